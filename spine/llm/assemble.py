@@ -1,0 +1,133 @@
+"""The fold from chunks to a message (floor 3): the one way an assistant message comes to be."""
+
+from collections.abc import Iterable
+
+import attrs
+
+from spine.errors import ValueRefused
+from spine.llm import chunks as c
+from spine.llm.usage import Usage
+from spine.messages import ContentBlock, Message, Origin, RefusalBlock, TextBlock, ThinkingBlock, ToolCallBlock
+from spine.values import EMPTY_OBJECT, CallId, JsonObject, clean_text, freeze_object, load
+
+__all__ = ["Assembler", "assemble", "parse_arguments"]
+
+
+@attrs.define
+class _Open:
+    """A block under construction; pieces are joined once, at the end."""
+
+    kind: type
+    pieces: list[str] = attrs.Factory(list)
+    call: c.ToolCallStarted | None = None
+    whole: ContentBlock | None = None
+    end: c.BlockEnded | None = None
+
+
+class Assembler:
+    """Adds chunks one by one; `message` may be asked for at any moment (a partial answer) and again later.
+
+    Call ids are minted as `<step>c1`, `<step>c2`, … in order of appearance; with no step they are `c1`, `c2`, ….
+    """
+
+    def __init__(self, step: str = "") -> None:
+        self.step = step
+        self.usage: Usage | None = None
+        self.model: str | None = None
+        self.response_id: str | None = None
+        self._blocks: dict[int, _Open] = {}
+
+    def add(self, chunk: c.Chunk) -> None:
+        """Fold one chunk in."""
+        kind = type(chunk)
+        if kind in _TEXT_KINDS:
+            self._block(chunk.index, kind).pieces.append(chunk.text)  # type: ignore[union-attr]
+        elif kind is c.ToolCallDelta:
+            self._block(chunk.index, c.ToolCallStarted).pieces.append(chunk.arguments)  # type: ignore[union-attr]
+        elif kind is c.ToolCallStarted:
+            self._block(chunk.index, c.ToolCallStarted).call = chunk  # type: ignore[union-attr,assignment]
+        elif kind is c.BlockEnded:
+            if chunk.index in self._blocks:  # type: ignore[union-attr]
+                self._blocks[chunk.index].end = chunk  # type: ignore[union-attr,assignment]
+        elif kind is c.BlockAdded:
+            self._block(chunk.index, c.BlockAdded).whole = chunk.block  # type: ignore[union-attr]
+        elif kind is c.UsageReported:
+            self.usage = chunk.usage  # type: ignore[union-attr]
+        elif kind is c.ResponseStarted:
+            self.model = self.model or chunk.model  # type: ignore[union-attr]
+            self.response_id = self.response_id or chunk.response_id  # type: ignore[union-attr]
+
+    def _block(self, index: int, kind: type) -> _Open:
+        block = self._blocks.get(index)
+        if block is None:
+            block = self._blocks[index] = _Open(kind)
+        return block
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether anything arrived that a watcher may have shown to a person."""
+        return bool(self._blocks)
+
+    def has_unended_call(self) -> bool:
+        """Whether a call has begun."""
+        return any(block.call is not None for block in self._blocks.values())
+
+    def message(self, origin: Origin | None = None) -> Message:
+        """The message so far: blocks in order of appearance; empty text, thinking and refusals are left out."""
+        content: list[ContentBlock] = []
+        calls = 0
+        for block in self._blocks.values():
+            if block.kind is c.ToolCallStarted:
+                calls += 1
+            built = _build(block, CallId(f"{self.step}c{calls}"))
+            if built is not None:
+                content.append(built)
+        return Message(role="assistant", content=tuple(content), kind="model", origin=origin)
+
+
+_TEXT_KINDS = frozenset((c.TextDelta, c.ThinkingDelta, c.RefusalDelta))
+
+
+def _build(block: _Open, call_id: CallId) -> ContentBlock | None:
+    state = block.end.provider_state if block.end else None
+    if block.kind is c.BlockAdded:
+        whole = block.whole
+        return whole if state is None or whole is None else attrs.evolve(whole, provider_state=state)
+    text = clean_text("".join(block.pieces))
+    if block.kind is c.ToolCallStarted:
+        name = block.call.name if block.call else ""
+        arguments = parse_arguments(text)
+        return ToolCallBlock(
+            id=call_id,
+            vendor_id=block.call.vendor_id if block.call else None,
+            name=clean_text(name),
+            arguments=arguments,
+            arguments_text=None if arguments is not None else text,
+            provider_state=state,
+        )
+    if not text and state is None:
+        return None
+    if block.kind is c.TextDelta:
+        return TextBlock(text=text, provider_state=state)
+    if block.kind is c.RefusalDelta:
+        return RefusalBlock(text=text, provider_state=state)
+    return ThinkingBlock(text=text, provider_state=state)
+
+
+def parse_arguments(text: str) -> JsonObject | None:
+    """The arguments of a call: `""` means `{}`, anything but a JSON object means None."""
+    if not text or text == "{}":
+        return EMPTY_OBJECT
+    try:
+        value = load(text)
+        return freeze_object(value) if isinstance(value, dict) else None
+    except ValueRefused:
+        return None
+
+
+def assemble(chunks: Iterable[c.Chunk], step: str = "", origin: Origin | None = None) -> Message:
+    """The message that `chunks` make."""
+    assembler = Assembler(step)
+    for chunk in chunks:
+        assembler.add(chunk)
+    return assembler.message(origin)

@@ -1,0 +1,158 @@
+"""Providers and models as data (floor 3).
+
+What is not listed works too: with careful traits, an unknown window and an unknown price. Nothing is guessed from a
+URL or a model's name.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import attrs
+
+__all__ = ["CATALOGUE", "Catalogue", "ModelEntry", "Prices", "Provider", "Traits"]
+
+
+@attrs.frozen(kw_only=True)
+class Traits:
+    """What encoders and decoders must know of their target. Defaults are the careful ones."""
+
+    provider: str = ""
+    protocol: str = ""
+    model: str = ""
+    stream: bool = True
+    """Whether to ask for a stream; a plain JSON answer decodes all the same."""
+    stream_usage: bool = True
+    """Ask for usage in the stream (`stream_options`)."""
+    developer_role: bool = False
+    """The system prompt goes out with the role `developer` instead of `system`."""
+    max_tokens_field: str = "max_tokens"
+    reasoning_field: str | None = None
+    """Under which key the target takes its own reasoning text back; None: not at all."""
+    tools: bool = True
+    vision: bool = True
+    audio: bool = True
+    documents: bool = True
+    strict_schemas: bool = False
+    structured_output: bool = True
+    thinking: tuple[str, ...] | None = None
+    """Efforts the model knows; None: unknown, sent as they are."""
+    call_id_pattern: str = r"[A-Za-z0-9_-]{1,64}"
+    tool_name_pattern: str = r"[A-Za-z0-9_-]{1,64}"
+    terminal: Literal["finish", "done"] = "finish"
+    """Chat: whether `[DONE]` alone may end an answer."""
+    window: int | None = None
+    """Context window in tokens; None when unknown."""
+    max_output: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Prices:
+    """Money per million tokens, in millionths of a unit of `currency`; `id` names the list they come from."""
+
+    id: str
+    currency: str = "USD"
+    input: int
+    output: int
+    cache_read: int | None = None
+    cache_write: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ModelEntry:
+    """One model of one provider; `traits` override the provider's."""
+
+    window: int | None = None
+    max_output: int | None = None
+    prices: Prices | None = None
+    traits: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Provider:
+    """A server: its protocol, address, and how it wants to be asked. `key_env` names the variable with the key."""
+
+    id: str
+    protocol: str
+    base_url: str | None = None
+    auth: str = "bearer"
+    key_env: str | None = None
+    traits: Mapping[str, Any] = attrs.field(factory=dict)
+    models: Mapping[str, ModelEntry] = attrs.field(factory=dict)
+    source: str = "catalogue"
+    """Where the entry comes from: the catalogue, a plugin, or a file and line."""
+
+
+@attrs.frozen(kw_only=True)
+class Catalogue:
+    """All known providers; `snapshot` names the state of the data."""
+
+    snapshot: str
+    providers: Mapping[str, Provider]
+
+    def with_providers(self, *entries: Provider) -> "Catalogue":
+        """This catalogue with entries added or replaced."""
+        return attrs.evolve(self, providers={**self.providers, **{entry.id: entry for entry in entries}})
+
+    def model(self, provider: str, name: str) -> ModelEntry:
+        """The entry of a model; an empty one when it is not listed."""
+        entry = self.providers.get(provider)
+        return (entry.models.get(name) if entry else None) or ModelEntry()
+
+    def traits(self, provider: str, name: str) -> Traits:
+        """Traits of a model: defaults, then its provider's, then its own."""
+        entry = self.providers.get(provider)
+        model = self.model(provider, name)
+        merged = {**(entry.traits if entry else {}), **model.traits}
+        merged.setdefault("window", model.window)
+        merged.setdefault("max_output", model.max_output)
+        return Traits(provider=provider, protocol=entry.protocol if entry else "", model=name, **merged)
+
+
+def _chat(
+    id: str, base_url: str, key_env: str | None, *, models: Mapping[str, ModelEntry] | None = None, **traits: Any
+) -> Provider:
+    return Provider(
+        id=id,
+        protocol="openai_chat",
+        base_url=base_url,
+        key_env=key_env,
+        auth="bearer" if key_env else "none",
+        traits=traits,
+        models=models or {},
+    )
+
+
+_OPENAI_MODELS = {
+    "gpt-5-mini": ModelEntry(
+        window=400_000,
+        max_output=128_000,
+        prices=Prices(id="2026-11-28", input=250_000, cache_read=25_000, output=2_000_000),
+    ),
+}
+
+CATALOGUE = Catalogue(
+    snapshot="2026-11-28",
+    providers={
+        entry.id: entry
+        for entry in (
+            _chat(
+                "openai",
+                "https://api.openai.com/v1",
+                "OPENAI_API_KEY",
+                models=_OPENAI_MODELS,
+                developer_role=True,
+                max_tokens_field="max_completion_tokens",
+                strict_schemas=True,
+            ),
+            _chat("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", vision=False),
+            _chat("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+            _chat("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", stream_usage=False),
+            _chat("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+            _chat("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+            _chat("ollama", "http://127.0.0.1:11434/v1", None, terminal="done"),
+            _chat("llamacpp", "http://127.0.0.1:8080/v1", None),
+            _chat("vllm", "http://127.0.0.1:8000/v1", None),
+            _chat("lmstudio", "http://127.0.0.1:1234/v1", None),
+        )
+    },
+)

@@ -1,0 +1,119 @@
+"""The pieces of an answer as they arrive (floor 3).
+
+The message is the fold of its chunks (`spine.llm.assemble`), so a partial answer, a replay and a committed message
+share one path. `index` is a growing key that says which block a piece belongs to; it is no position.
+"""
+
+import attrs
+
+from spine.llm.usage import Usage
+from spine.messages import ContentBlock, ProviderState
+from spine.values import Json, freeze
+
+__all__ = [
+    "BlockAdded",
+    "BlockEnded",
+    "Chunk",
+    "ProviderEvent",
+    "RefusalDelta",
+    "ResponseStarted",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolCallDelta",
+    "ToolCallStarted",
+    "UsageReported",
+]
+
+
+@attrs.frozen
+class ResponseStarted:
+    """The provider began to answer; both fields None when it names neither."""
+
+    model: str | None = None
+    response_id: str | None = None
+
+
+@attrs.frozen
+class TextDelta:
+    """A piece of visible text."""
+
+    index: int
+    text: str
+
+
+@attrs.frozen
+class ThinkingDelta:
+    """A piece of visible reasoning."""
+
+    index: int
+    text: str
+
+
+@attrs.frozen
+class RefusalDelta:
+    """A piece of a refusal."""
+
+    index: int
+    text: str
+
+
+@attrs.frozen
+class ToolCallStarted:
+    """A call begins: its name is known and whole. `vendor_id` None when the provider gave none."""
+
+    index: int
+    name: str
+    vendor_id: str | None = None
+
+
+@attrs.frozen
+class ToolCallDelta:
+    """A piece of the text of a call's arguments."""
+
+    index: int
+    arguments: str
+
+
+@attrs.frozen
+class BlockAdded:
+    """A block that arrives whole: images, extensions, redacted thinking."""
+
+    index: int
+    block: ContentBlock
+
+
+@attrs.frozen
+class BlockEnded:
+    """No more pieces for `index`; `provider_state` is what must go back with the block."""
+
+    index: int
+    provider_state: ProviderState | None = None
+
+
+@attrs.frozen
+class UsageReported:
+    """Token counts; a later report replaces an earlier one."""
+
+    usage: Usage
+
+
+@attrs.frozen
+class ProviderEvent:
+    """Something additive that no rule knows (debug); recorded only when wire capture is on."""
+
+    kind: str
+    data: Json = attrs.field(converter=freeze)
+
+
+Chunk = (
+    ResponseStarted
+    | TextDelta
+    | ThinkingDelta
+    | RefusalDelta
+    | ToolCallStarted
+    | ToolCallDelta
+    | BlockAdded
+    | BlockEnded
+    | UsageReported
+    | ProviderEvent
+)

@@ -1,0 +1,115 @@
+"""What a provider answered instead of an answer (floor 3).
+
+`Failure` is the fact, as events hold it; `ProviderError` is the exception that carries it. Neither ever quotes a
+prompt, a header or an endpoint; `raw` is bounded and scrubbed.
+"""
+
+from typing import Any, Literal
+
+import attrs
+
+from spine.errors import SpineError
+from spine.values import EMPTY_OBJECT, JsonObject, freeze_object
+
+__all__ = ["CATEGORIES", "RETRYABLE", "Category", "Failure", "ProviderError", "provider_error", "unsupported"]
+
+Category = Literal[
+    "auth",
+    "permission",
+    "not_found",
+    "invalid_request",
+    "request_too_large",
+    "context_overflow",
+    "content_filter",
+    "unsupported_capability",
+    "billing",
+    "rate_limit",
+    "overloaded",
+    "server_error",
+    "timeout",
+    "connection",
+    "conflict",
+    "stream_truncated",
+    "protocol_error",
+    "hook_failed",
+    "limit",
+    "internal",
+]
+"""The last three are ours: a plugin's hook, a limit of the turn, a bug; no provider gives them."""
+CATEGORIES: tuple[str, ...] = Category.__args__  # type: ignore[attr-defined]
+RETRYABLE = frozenset(
+    ("rate_limit", "overloaded", "server_error", "timeout", "connection", "conflict", "stream_truncated")
+)
+"""Categories in which the same request may succeed a little later."""
+
+
+@attrs.frozen(kw_only=True)
+class Failure:
+    """Why a request, a step or a turn failed. `retry_after_s` is what the server asked for, before any cap."""
+
+    category: Category
+    message: str
+    code: str | None = None
+    """The vendor's own code or type."""
+    retryable: bool = False
+    retry_after_s: float | None = None
+    status: int | None = None
+    """HTTP status; None when there was none or it was 200."""
+    request_id: str | None = None
+    details: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
+    """For `unsupported_capability`: provider, model, capability, request_feature. For limits: the numbers."""
+    raw: str | None = None
+    """The body, bounded and scrubbed."""
+
+
+class ProviderError(SpineError):
+    """A failed model request; `failure` is the fact, its fields are readable here too."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+    @property
+    def code(self) -> str:  # type: ignore[override]
+        """The category: the heading under which the error is documented."""
+        return self.failure.category
+
+    @property
+    def category(self) -> Category:
+        """Which of `CATEGORIES` it is."""
+        return self.failure.category
+
+    @property
+    def retryable(self) -> bool:
+        """Whether an identical new request may succeed."""
+        return self.failure.retryable
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """The delay the server asked for, in seconds; None when it named none."""
+        return self.failure.retry_after_s
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status, if that was the failure."""
+        return self.failure.status
+
+
+def provider_error(category: Category, message: str, **fields: Any) -> ProviderError:
+    """A `ProviderError`; `retryable` follows from the category unless given."""
+    fields.setdefault("retryable", category in RETRYABLE)
+    return ProviderError(Failure(category=category, message=message, **fields))
+
+
+def unsupported(request_feature: str, *, provider: str, model: str, capability: str | None = None) -> ProviderError:
+    """The error of a request that asks what its target cannot do; raised by `check`, before anything is sent."""
+    return provider_error(
+        "unsupported_capability",
+        f'model "{provider}:{model}" does not support {request_feature}',
+        details={
+            "provider": provider,
+            "model": model,
+            "capability": capability or request_feature,
+            "request_feature": request_feature,
+        },
+    )

@@ -1,0 +1,97 @@
+"""What a wire protocol and an adapter must do (floor 3): the room for plugin authors.
+
+A provider reached over HTTP is a `WireProtocol`: pure code, no await; `spine.wire.HttpAdapter` does the rest. What is
+not HTTP (a scripted model, a recording, a model in the process) is an `Adapter`.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Protocol
+
+import attrs
+
+from spine.llm.catalogue import Traits
+from spine.llm.chunks import Chunk
+from spine.llm.errors import ProviderError
+from spine.llm.request import ModelRequest
+from spine.llm.response import ModelResponse
+from spine.values import EMPTY_OBJECT, JsonObject, Secret
+
+__all__ = ["Adapter", "AdapterFactory", "Body", "Decoder", "ProviderSettings", "WireProtocol"]
+
+
+@attrs.frozen(kw_only=True)
+class Body:
+    """An encoded request. `path` is appended to the base URL; `headers` hold no secret; `losses` name, in one
+    sentence each, what the target could not be told."""
+
+    path: str
+    content: bytes
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+    losses: tuple[str, ...] = ()
+
+
+class Decoder(Protocol):
+    """Sans-IO: bytes of one response body in, chunks out, in the same way for every cut of the bytes."""
+
+    def feed(self, data: bytes) -> tuple[Chunk, ...]:
+        """Take the next bytes. Raises `ProviderError` for an error in the stream or broken grammar, and ever after."""
+
+    def finish(self) -> ModelResponse:
+        """The body ended. Returns the one response, or raises `ProviderError` (`stream_truncated` without an end)."""
+
+
+class WireProtocol(Protocol):
+    """One provider protocol over HTTP. All of it is pure; nothing here reads a clock, a key or the network."""
+
+    name: str
+    """`openai_chat`, say; providers choose it by this name."""
+
+    def check(self, request: ModelRequest, traits: Traits) -> None:
+        """Raise `unsupported_capability` for what the target cannot do; called before anything is recorded or sent."""
+
+    def encode(self, request: ModelRequest, traits: Traits) -> Body:
+        """The HTTP body for a request."""
+
+    def decoder(self, traits: Traits, headers: Mapping[str, str]) -> Decoder:
+        """A fresh decoder for one 200 response with these (lower-case) headers, streamed or not."""
+
+    def classify(self, status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> ProviderError:
+        """Read an error answer. `now` in seconds since 1970 UTC, for delays given as dates."""
+
+
+class Adapter(Protocol):
+    """A way to ask a model; used by many sessions at once."""
+
+    def check(self, request: ModelRequest) -> None:
+        """Raise `unsupported_capability` for what this target cannot do; called before anything is recorded."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Chunk | ModelResponse]:
+        """One wire attempt: any number of chunks, then exactly one `ModelResponse`.
+
+        Raises `ProviderError` on failure. Closing the iterator closes the connection.
+        """
+
+    async def aclose(self) -> None:
+        """Let go of connections; idempotent; called once by the runtime."""
+
+
+@attrs.frozen(kw_only=True)
+class ProviderSettings:
+    """What an adapter factory gets: never the environment, never another provider's key."""
+
+    provider: str
+    protocol: str
+    base_url: str | None = None
+    secret: Secret | None = None
+    auth: str = "bearer"
+    """`bearer`, `header NAME` or `none`."""
+    traits: Callable[[str], Traits]
+    """Traits of a model by its name."""
+    options: JsonObject = EMPTY_OBJECT
+    client: Any = None
+    """An httpx-compatible async client to use instead of one of our own."""
+    transport: Any = None
+    """An httpx transport, for tests."""
+
+
+AdapterFactory = Callable[[ProviderSettings], Adapter]

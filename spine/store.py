@@ -1,0 +1,157 @@
+"""What a store of sessions must do: bytes and numbers, no events (floor 1).
+
+Synchronous on purpose: one implementation serves asyncio, trio and plain scripts; the log decides on which thread it
+runs. The public contract suite (`spine.testing.store_contract`) holds every implementation to these sentences.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import attrs
+
+from spine.values import Digest, SessionId
+
+__all__ = ["Append", "Claim", "Content", "InboxEntry", "Owner", "Row", "SessionInfo", "Store"]
+
+MAX_EVENT_BYTES = 1024 * 1024
+MAX_CONTENT_BYTES = 64 * 1024 * 1024
+INLINE_CONTENT_BYTES = 64 * 1024
+"""Text longer than this lies beside the log, by digest."""
+
+
+@attrs.frozen(slots=True)
+class Row:
+    """One stored event. `at` counts microseconds since 1970 UTC; `place` is its turn or step, None outside turns."""
+
+    seq: int
+    type: str
+    version: int
+    at: int
+    place: str | None
+    origin: str | None
+    """None for the core, else `plugin@version`."""
+    required: bool
+    data: bytes
+    hash: bytes
+
+
+@attrs.frozen(slots=True)
+class Content:
+    """Bytes beside the log, found by their digest."""
+
+    digest: Digest
+    media_type: str
+    data: bytes
+
+
+@attrs.frozen(slots=True)
+class Append:
+    """One batch for one session: stored whole or not at all.
+
+    `seq` and `prev_hash` are the head that it builds on (0 and the genesis hash for the first); `consumed` are the
+    numbers of the inbox entries that the batch takes out.
+    """
+
+    session: SessionId
+    token: int
+    seq: int
+    prev_hash: bytes
+    rows: tuple[Row, ...]
+    contents: tuple[Content, ...] = ()
+    consumed: tuple[int, ...] = ()
+
+
+@attrs.frozen(slots=True)
+class Owner:
+    """A runtime process that may own sessions. `started` (microseconds since 1970 UTC) tells recycled pids apart."""
+
+    id: str
+    host: str
+    pid: int
+    started: int
+
+
+@attrs.frozen(slots=True)
+class Claim:
+    """A claimed session: the fencing token to append with, and the head as stored."""
+
+    token: int
+    seq: int
+    hash: bytes
+    """Empty while the session has no event."""
+
+
+@attrs.frozen(slots=True)
+class InboxEntry:
+    """A request from outside the owner: an input, a cancel, an approval's decision."""
+
+    number: int
+    key: str
+    kind: str
+    data: bytes
+
+
+@attrs.frozen(slots=True)
+class SessionInfo:
+    """A line of the list of sessions; `created` and `updated` in microseconds since 1970 UTC."""
+
+    id: SessionId
+    seq: int
+    hash: bytes
+    created: int
+    updated: int
+
+
+class Store(Protocol):
+    """Where sessions are kept. Every method may raise `StoreUnavailable` or `StoreBusy`, and then did nothing."""
+
+    url: str
+    """As the user wrote it, without secrets."""
+    waits: bool
+    """Whether `append` waits for a disk or a network, so that it must not run on the event loop's thread."""
+
+    def claim(self, session: SessionId, owner: Owner, *, now: int, lease_us: int, take_over: bool = False) -> Claim:
+        """Make `owner` the session's one writer, with a new token; the session need not exist yet.
+
+        Raises `SessionOwned` while another owner's lease runs, unless `take_over` says it is known to be dead.
+        Claiming again as the same owner gives a new token; older ones are refused from then on.
+        """
+
+    def owner(self, session: SessionId) -> tuple[Owner, int] | None:
+        """Who holds the session, and until when (microseconds since 1970 UTC); None when nobody does."""
+
+    def renew(self, owner: Owner, *, until: int) -> None:
+        """Extend all leases of `owner`."""
+
+    def release(self, session: SessionId, owner: Owner) -> None:
+        """Give a session up; nothing happens when `owner` does not hold it."""
+
+    def append(self, batches: Sequence[Append]) -> list[Exception | None]:
+        """Store batches of different sessions in one durable transaction; one verdict each, in order.
+
+        None: stored. `ConcurrencyConflict`: token, seq or hash were not those of the head; nothing of it was stored.
+        A batch whose last hash is already the head counts as stored. A failure of the whole transaction is raised.
+        """
+
+    def read(
+        self, session: SessionId, *, after: int = 0, until: int | None = None, types: Sequence[str] = ()
+    ) -> Iterator[Row]:
+        """Rows with `after < seq <= until` in order, only of `types` when given; reads in bounded memory."""
+
+    def head(self, session: SessionId) -> tuple[int, bytes] | None:
+        """Seq and hash of the last event; None when there is no such session."""
+
+    def contents(self, digests: Sequence[Digest]) -> dict[Digest, Content]:
+        """Those of `digests` that are there."""
+
+    def put_inbox(self, session: SessionId, key: str, kind: str, data: bytes) -> bool:
+        """Queue a request durably; False when the key was used before. Raises `SessionUnknown`."""
+
+    def inbox(self, session: SessionId) -> list[InboxEntry]:
+        """Queued requests, oldest first."""
+
+    def sessions(self) -> list[SessionInfo]:
+        """All sessions with at least one event, most recently changed last."""
+
+    def close(self) -> None:
+        """Let go of files and connections; idempotent."""

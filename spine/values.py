@@ -1,0 +1,298 @@
+"""Ids, frozen JSON and its one canonical encoding, digests and secrets (floor 0).
+
+`freeze` is the only door into a JSON field of a stored value: what comes out is deeply read-only and can be written
+as canonical JSON. `load` is the only door for JSON text that we did not write ourselves.
+"""
+
+import functools
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NewType, NoReturn
+
+import msgspec
+
+from spine.errors import IdInvalid, ValueRefused
+
+SessionId = NewType("SessionId", str)
+"""`[A-Za-z0-9_-]{1,64}`; never used as a path."""
+TurnId = NewType("TurnId", str)
+"""`t1`, `t2`, … in the order of a session's turns."""
+StepId = NewType("StepId", str)
+"""`t1s1`: the turn and the step's place in it."""
+CallId = NewType("CallId", str)
+"""`t1s1c1`: the step and the call's place in its message; unique in a session, unlike a vendor's."""
+ScopeId = NewType("ScopeId", str)
+"""Name of a scope; opaque."""
+Digest = NewType("Digest", str)
+"""`1:` and 64 hexadecimal digits: the format's number and a SHA-256 over stored bytes."""
+
+JsonArray = tuple[Any, ...]
+
+MAX_DEPTH: Final = 200
+DIGEST_FORMAT: Final = "1:"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_DEVICE_NAME = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])", re.IGNORECASE)
+
+
+class JsonObject(dict[str, Any]):
+    """A JSON object that refuses every change; `evolve` returns a changed copy."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a stored JSON object is read-only; evolve(**changes) returns a changed copy")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(encode(self))
+
+    def __copy__(self) -> "JsonObject":
+        return self
+
+    def __deepcopy__(self, memo: object) -> "JsonObject":
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (freeze, (thaw(self),))
+
+    def evolve(self, **changes: Any) -> "JsonObject":
+        """This object with some keys replaced or added."""
+        return freeze_object({**self, **changes})
+
+
+Json = None | bool | int | float | str | JsonArray | JsonObject
+"""A deeply frozen JSON value, as `freeze` returns it."""
+
+EMPTY_OBJECT: Final = JsonObject()
+
+
+def freeze(value: Any) -> Json:
+    """Return `value` as deeply read-only JSON: `JsonObject` for mappings, tuples for sequences.
+
+    Already frozen objects are returned as they are. Lone surrogates become U+FFFD (see `freeze_flagged`).
+    Raises `ValueRefused` for NaN, infinities, keys that are no text, other types, and nesting deeper than 200.
+    """
+    return freeze_flagged(value)[0]
+
+
+def freeze_object(value: Mapping[str, Any]) -> JsonObject:
+    """`freeze` for what must be a JSON object."""
+    frozen = freeze(value)
+    if type(frozen) is not JsonObject:
+        raise ValueRefused(f"a JSON object was wanted, found {type(value).__name__}")
+    return frozen
+
+
+def freeze_flagged(value: Any) -> tuple[Json, bool]:
+    """`freeze`, and whether a lone surrogate had to be replaced somewhere in it."""
+    replaced: list[str] = []
+    return _freeze(value, 0, "$", replaced), bool(replaced)
+
+
+def clean_text(text: str) -> str:
+    """`text` with each lone surrogate replaced by U+FFFD, so that it can be written as UTF-8."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def _freeze(value: Any, depth: int, path: str, replaced: list[str]) -> Json:
+    kind = type(value)
+    if kind is str:
+        return _freeze_text(value, path, replaced)
+    if value is None or kind is bool or kind is int:
+        return value  # type: ignore[no-any-return]
+    if kind is float:
+        if not math.isfinite(value):
+            raise ValueRefused(f"{value} at {path} is no JSON number", path=path)
+        return value  # type: ignore[no-any-return]
+    if kind is JsonObject:
+        return value  # type: ignore[no-any-return]
+    if depth >= MAX_DEPTH:
+        raise ValueRefused(f"JSON nested deeper than {MAX_DEPTH} levels", path=path)
+    if isinstance(value, Mapping):
+        return JsonObject(_freeze_items(value, depth, path, replaced))
+    if isinstance(value, (list, tuple)):
+        return tuple(_freeze(item, depth + 1, f"{path}[{i}]", replaced) for i, item in enumerate(value))
+    if isinstance(value, (str, int, float)):  # enum members and other subclasses
+        plain = str.__str__(value) if isinstance(value, str) else float(value) if isinstance(value, float) else int(value)
+        return _freeze(plain, depth, path, replaced)
+    raise ValueRefused(f"{kind.__name__} at {path} is no JSON value", path=path)
+
+
+def _freeze_text(text: str, path: str, replaced: list[str]) -> str:
+    clean = clean_text(text)
+    if clean is not text and clean != text:
+        replaced.append(path)
+    return clean
+
+
+def _freeze_items(value: Mapping[Any, Any], depth: int, path: str, replaced: list[str]) -> Iterator[tuple[str, Json]]:
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise ValueRefused(f"key {key!r} at {path} is no text", path=path)
+        clean = _freeze_text(key, path, replaced)
+        yield clean, _freeze(item, depth + 1, f"{path}.{clean}", replaced)
+
+
+def thaw(value: Any) -> Any:
+    """A mutable copy of frozen JSON: plain dicts and lists."""
+    if isinstance(value, dict):
+        return {key: thaw(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [thaw(item) for item in value]
+    return value
+
+
+# ---------------------------------------------------------------------------------------------- canonical JSON
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder = msgspec.json.Decoder()
+
+
+def encode(value: Any) -> bytes:
+    """Canonical JSON of a frozen (or equally plain) value: UTF-8, keys sorted, no spaces, integers exact.
+
+    NaN must have been refused before (`freeze`): this encoder would write null.
+    """
+    return _encoder.encode(value)
+
+
+def decode(data: bytes) -> Any:
+    """Read JSON that we wrote ourselves; plain dicts and lists. Raises `ValueRefused` for anything broken."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise ValueRefused(f"stored JSON does not parse: {exc}") from exc
+
+
+def load(text: str | bytes) -> Any:
+    """Read foreign JSON into plain dicts and lists: duplicate keys, NaN, infinities and deep nesting are refused."""
+    try:
+        value = _foreign.decode(text.decode("utf-8-sig") if isinstance(text, bytes) else text)
+    except (ValueError, RecursionError) as exc:
+        if isinstance(exc, ValueRefused):
+            raise
+        raise ValueRefused(f"no JSON: {exc}" if isinstance(exc, ValueError) else "JSON nested too deeply") from exc
+    if _depth_exceeds(value, MAX_DEPTH):
+        raise ValueRefused(f"JSON nested deeper than {MAX_DEPTH} levels")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueRefused(f"key {next(n for n in names if names.count(n) > 1)!r} stands twice in one JSON object")
+    return result
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueRefused(f"{name} is no JSON number")
+
+
+def _whole_number(text: str) -> int:
+    # int() is quadratic; 4,300 digits is Python's own bound and far more than any tool means.
+    if len(text) > 4300:
+        raise ValueRefused(f"an integer of {len(text)} digits is longer than 4300")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueRefused(f"{text[:40]} is outside the range of a number")
+    return number
+
+
+_foreign = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_whole_number, parse_float=_finite
+)
+
+
+def _depth_exceeds(value: Any, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            item
+            for outer in level
+            if isinstance(outer, dict | list)
+            for item in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return False
+    return True
+
+
+# ------------------------------------------------------------------------------------------------------ digests
+
+
+def digest(data: bytes) -> Digest:
+    """The digest of stored bytes: format number and SHA-256."""
+    return Digest(DIGEST_FORMAT + hashlib.sha256(data).hexdigest())
+
+
+def short(value: Digest | bytes) -> str:
+    """The first eight hexadecimal digits, for people."""
+    return value.hex()[:8] if isinstance(value, bytes) else value.removeprefix(DIGEST_FORMAT)[:8]
+
+
+# ---------------------------------------------------------------------------------------------------------- ids
+
+
+def session_id(text: str) -> SessionId:
+    """Check a session id. Raises `IdInvalid` for anything outside `[A-Za-z0-9_-]{1,64}` and for device names."""
+    if not isinstance(text, str) or not _SESSION_ID.fullmatch(text):
+        raise IdInvalid(f"session id {_excerpt(text)} is not of the form [A-Za-z0-9_-], 1 to 64 characters")
+    if _DEVICE_NAME.fullmatch(text):
+        raise IdInvalid(f'session id "{text}" is a device name on some systems')
+    return SessionId(text)
+
+
+def _excerpt(text: object) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 80 else shown[:77] + "…"
+
+
+@functools.lru_cache(maxsize=4096)
+def turn_of(place: str) -> TurnId:
+    """The turn in which a step or a call stands: `t12s3c1` gives `t12`."""
+    end = place.find("s")
+    return TurnId(place if end < 0 else place[:end])
+
+
+def step_of(call: CallId) -> StepId:
+    """The step whose message holds a call: `t1s2c1` gives `t1s2`."""
+    return StepId(call[: call.index("c")])
+
+
+# ------------------------------------------------------------------------------------------------------ secrets
+
+
+class Secret:
+    """A key or password: its repr, str and pickle never show it; `reveal()` gives the text."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself, for the one header it belongs in."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not pickled")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(("Secret", self._text))
