@@ -35,7 +35,7 @@ __all__ = [
 
 Role = Literal["system", "user", "assistant", "tool"]
 MessageKind = str
-"""Who speaks in an input: user, context, memory, skill, steering, child_result, summary, or a plugin's name."""
+"""What an input is: user, context, memory, skill, steering, child_result, summary, or a plugin's name."""
 
 
 @attrs.frozen(kw_only=True)
@@ -199,11 +199,14 @@ class Origin:
 
 @attrs.frozen(kw_only=True)
 class Message:
-    """One message; `content` stands in wire order. `origin` is None for everything a model did not write."""
+    """One message; `content` stands in wire order.
+
+    `kind` is None for what a model or a tool wrote, `origin` for everything a model did not write.
+    """
 
     role: Role
     content: tuple[ContentBlock, ...] = ()
-    kind: MessageKind = "user"
+    kind: MessageKind | None = None
     origin: Origin | None = None
     metadata: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
 

@@ -78,11 +78,13 @@ def freeze(value: Any) -> Json:
     Already frozen objects are returned as they are. Lone surrogates become U+FFFD (see `freeze_flagged`).
     Raises `ValueRefused` for NaN, infinities, keys that are no text, other types, and nesting deeper than 200.
     """
-    return freeze_flagged(value)[0]
+    return value if type(value) is JsonObject else _freeze(value, 0, "$", [])
 
 
 def freeze_object(value: Mapping[str, Any]) -> JsonObject:
     """`freeze` for what must be a JSON object."""
+    if type(value) is JsonObject:
+        return value
     frozen = freeze(value)
     if type(frozen) is not JsonObject:
         raise ValueRefused(f"a JSON object was wanted, found {type(value).__name__}")

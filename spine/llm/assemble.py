@@ -82,7 +82,7 @@ class Assembler:
             built = _build(block, CallId(f"{self.step}c{calls}"))
             if built is not None:
                 content.append(built)
-        return Message(role="assistant", content=tuple(content), kind="model", origin=origin)
+        return Message(role="assistant", content=tuple(content), origin=origin)
 
 
 _TEXT_KINDS = frozenset((c.TextDelta, c.ThinkingDelta, c.RefusalDelta))

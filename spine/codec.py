@@ -1,0 +1,420 @@
+"""Values and events to canonical JSON and back (floor 5): the only file that knows cattrs.
+
+Rules of the format:
+
+- A field equal to its default is left out, so adding an optional field changes no stored byte and no digest.
+- Unions carry an explicit `type`, looked up here before anything is built; a text block with nothing but text is
+  written as a bare JSON string.
+- Chunks are written as short arrays, neighbouring deltas of one block joined into one array; reading expands them.
+- Text over 64 KiB inside an event lies beside the log: the data then begins with the key `$contents`, which maps the
+  JSON pointer of each such text to its digest.
+- Unknown extra fields are kept (stored bytes are never rewritten) and reported by `unknown_fields`.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+import attrs
+import cattrs
+
+from spine.errors import LogBroken, SpineError, UsageError, ValueTooLarge
+from spine.events import CORE_EVENTS, Change, EventType, FieldChange, RecordedEvent, Splice, UnknownEvent
+from spine.llm import chunks as c
+from spine.llm.usage import Usage
+from spine.messages import (
+    ArtifactRefBlock,
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ExtensionBlock,
+    ImageBlock,
+    JsonBlock,
+    ProviderState,
+    RefusalBlock,
+    ResultContent,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+from spine.store import INLINE_CONTENT_BYTES, MAX_CONTENT_BYTES, MAX_EVENT_BYTES, Content, Row
+from spine.tools import ServerTool, ToolDefinition
+from spine.values import Digest, Json, JsonObject, SessionId, decode, digest, encode, freeze, freeze_object
+
+T = TypeVar("T")
+
+HASH_FORMAT = b"agent-spine/1\n"
+BLOCK_TAGS: Mapping[str, type] = {
+    "text": TextBlock,
+    "json": JsonBlock,
+    "thinking": ThinkingBlock,
+    "refusal": RefusalBlock,
+    "tool_call": ToolCallBlock,
+    "tool_result": ToolResultBlock,
+    "image": ImageBlock,
+    "audio": AudioBlock,
+    "document": DocumentBlock,
+    "artifact_ref": ArtifactRefBlock,
+    "extension": ExtensionBlock,
+}
+_CHANGE_TAGS: Mapping[str, type] = {"field": FieldChange, "splice": Splice}
+_TOOL_TAGS: Mapping[str, type] = {"function": ToolDefinition, "server": ServerTool}
+
+
+@attrs.frozen
+class Encoded:
+    """An event's data as it is stored, with what must lie beside the log."""
+
+    type: str
+    version: int
+    required: bool
+    origin: str | None
+    data: bytes
+    contents: tuple[Content, ...] = ()
+
+
+# ------------------------------------------------------------------------------------------------------- hashes
+
+
+def genesis(session: SessionId) -> bytes:
+    """The `prev_hash` of a session's first event: binds its chain to its id."""
+    return hashlib.sha256(HASH_FORMAT + session.encode()).digest()
+
+
+def chain_hash(
+    prev_hash: bytes, row: tuple[int, str, int, int, str | None, str | None, bool], data_hash: bytes
+) -> bytes:
+    """SHA-256 over the previous hash, the header (seq, type, version, at, place, origin, required), the data's hash."""
+    return hashlib.sha256(prev_hash + encode(row) + data_hash).digest()
+
+
+def row_hash(prev_hash: bytes, row: Row) -> bytes:
+    """The hash that a stored row must have after `prev_hash`."""
+    header = (row.seq, row.type, row.version, row.at, row.place, row.origin, row.required)
+    return chain_hash(prev_hash, header, hashlib.sha256(row.data).digest())
+
+
+# -------------------------------------------------------------------------------------------------------- codec
+
+
+class Codec:
+    """Knows all event types of core and plugins; encodes and decodes their data, and plain values."""
+
+    def __init__(self, event_types: Iterable[tuple[EventType, str | None]] = ()) -> None:
+        """`event_types`: those of plugins, each with its origin `plugin@version`."""
+        self._converter = _converter()
+        self._by_name: dict[str, EventType] = {}
+        self._by_class: dict[type, tuple[EventType, str | None, Callable[[Any], Any]]] = {}
+        self._readers: dict[str, Callable[[Any, Any], Any]] = {}
+        for event_type in CORE_EVENTS:
+            self.add(event_type, None)
+        for event_type, origin in event_types:
+            self.add(event_type, origin)
+
+    def add(self, event_type: EventType, origin: str | None) -> None:
+        """Learn a plugin's event type."""
+        if origin is not None and "." not in event_type.name:
+            raise UsageError(f'event type "{event_type.name}" of {origin} is not of the form plugin.name')
+        if event_type.name in self._by_name:
+            raise UsageError(f'event type "{event_type.name}" is declared twice; {origin} came second')
+        missing = [v for v in range(1, event_type.version) if v not in event_type.upcasters]
+        if missing:
+            raise UsageError(f'event type "{event_type.name}" has no upcaster from version {missing[0]}')
+        self._by_name[event_type.name] = event_type
+        writer = self._converter.get_unstructure_hook(event_type.data)
+        self._by_class[event_type.data] = (event_type, origin, writer)
+        self._readers[event_type.name] = self._converter.get_structure_hook(event_type.data)
+
+    def event_type(self, name: str) -> EventType | None:
+        """The declared type of that name, None when it is unknown here."""
+        return self._by_name.get(name)
+
+    def encode_event(self, event: Any) -> Encoded:
+        """The stored form of an event's data. Raises `ValueTooLarge` over the limits, before anything happened."""
+        known = self._by_class.get(type(event))
+        if known is None:
+            raise UsageError(f"{type(event).__name__} is no declared event type")
+        event_type, origin, writer = known
+        data = encode(writer(event))
+        contents: tuple[Content, ...] = ()
+        if len(data) > INLINE_CONTENT_BYTES:
+            data, contents = _move_beside(data)
+            if len(data) > MAX_EVENT_BYTES:
+                raise ValueTooLarge(f"{event_type.name} has {len(data):,} bytes; an event may have {MAX_EVENT_BYTES:,}")
+        return Encoded(event_type.name, event_type.version, event_type.required, origin, data, contents)
+
+    def decode_row(
+        self, session: SessionId, row: Row, prev_hash: bytes, contents: Callable[[Digest], bytes]
+    ) -> RecordedEvent:
+        """The event of a stored row; `UnknownEvent` data when its type or version is not known here.
+
+        Raises `LogBroken` with the seq when a known type's data does not fit its class.
+        """
+        return RecordedEvent(
+            session=session,
+            seq=row.seq,
+            type=row.type,
+            version=row.version,
+            at=row.at,
+            place=row.place,
+            origin=row.origin,
+            required=row.required,
+            data=self._decode_data(row, contents),
+            prev_hash=prev_hash,
+            hash=row.hash,
+        )
+
+    def _decode_data(self, row: Row, contents: Callable[[Digest], bytes]) -> Any:
+        event_type = self._by_name.get(row.type)
+        try:
+            data = decode(row.data)
+            if "$contents" in data:
+                data = _bring_in(data, contents)
+            if event_type is None or row.version > event_type.version:
+                return UnknownEvent(freeze_object(data))
+            for version in range(row.version, event_type.version):
+                data = event_type.upcasters[version](data)
+            return self._readers[row.type](data, event_type.data)
+        except SpineError:
+            raise
+        except Exception as exc:
+            raise LogBroken(f"seq {row.seq} ({row.type}): its data does not fit the type: {exc!r}", seq=row.seq) from exc
+
+    def unknown_fields(self, row: Row) -> tuple[str, ...]:
+        """JSON paths of fields in a stored event that its class does not know; empty for unknown types."""
+        event_type = self._by_name.get(row.type)
+        if event_type is None or row.version > event_type.version:
+            return ()
+        data = decode(row.data)
+        data.pop("$contents", None)
+        for version in range(row.version, event_type.version):
+            data = event_type.upcasters[version](data)
+        known = decode(encode(self._by_class[event_type.data][2](self._readers[row.type](data, event_type.data))))
+        return tuple(_extra_paths(data, known, "$"))
+
+    def to_json(self, value: Any) -> Any:
+        """The plain JSON form of any of our values (messages, definitions, usage, …)."""
+        return self._converter.unstructure(value)
+
+    def from_json(self, data: Any, kind: type[T]) -> T:
+        """The value that `to_json` wrote."""
+        return self._converter.structure(data, kind)
+
+
+def _extra_paths(data: Any, known: Any, path: str) -> Iterable[str]:
+    if isinstance(data, dict) and isinstance(known, dict):
+        for key, item in data.items():
+            if key in known:
+                yield from _extra_paths(item, known[key], f"{path}.{key}")
+            elif item not in (None, False, 0, "", [], {}):  # a default that an older writer spelt out
+                yield f"{path}.{key}"
+    elif isinstance(data, list) and isinstance(known, list) and len(data) == len(known):
+        for i, (item, other) in enumerate(zip(data, known, strict=True)):
+            yield from _extra_paths(item, other, f"{path}[{i}]")
+
+
+# ------------------------------------------------------------------------------------- large text beside the log
+
+
+def _move_beside(data: bytes) -> tuple[bytes, tuple[Content, ...]]:
+    contents: list[Content] = []
+    pointers: dict[str, Digest] = {}
+
+    def walk(value: Any, pointer: str) -> Any:
+        if isinstance(value, str) and len(value) > INLINE_CONTENT_BYTES // 4:
+            raw = value.encode()
+            if len(raw) > MAX_CONTENT_BYTES:
+                raise ValueTooLarge(f"a text of {len(raw):,} bytes is over the limit of {MAX_CONTENT_BYTES:,}")
+            if len(raw) > INLINE_CONTENT_BYTES:
+                content = Content(digest(raw), "text/plain", raw)
+                contents.append(content)
+                pointers[pointer] = content.digest
+                return ""
+        elif isinstance(value, dict):
+            return {k: walk(v, f"{pointer}/{k.replace('~', '~0').replace('/', '~1')}") for k, v in value.items()}
+        elif isinstance(value, list):
+            return [walk(v, f"{pointer}/{i}") for i, v in enumerate(value)]
+        return value
+
+    moved = walk(decode(data), "")
+    if pointers:
+        moved["$contents"] = pointers
+    return encode(moved), tuple(contents)
+
+
+def _bring_in(data: dict[str, Any], contents: Callable[[Digest], bytes]) -> dict[str, Any]:
+    for pointer, wanted in data.pop("$contents").items():
+        *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+        holder: Any = data
+        for part in parents:
+            holder = holder[int(part)] if isinstance(holder, list) else holder[part]
+        holder[int(last) if isinstance(holder, list) else last] = contents(wanted).decode()
+    return data
+
+
+# ---------------------------------------------------------------------------------------------------- converter
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(omit_if_default=True, detailed_validation=False)
+    converter.register_structure_hook_func(lambda kind: kind == Json, lambda value, _: freeze(value))
+    converter.register_unstructure_hook_func(lambda kind: kind == Json, lambda value: value)
+    converter.register_structure_hook(JsonObject, lambda value, _: freeze_object(value))
+    converter.register_unstructure_hook(JsonObject, lambda value: value)
+    for kind in _primitives:
+        converter.register_structure_hook(kind, _exact(kind))
+    converter.register_structure_hook_factory(_is_optional, _optional_reader)
+    converter.register_structure_hook_factory(_is_variadic_tuple, _tuple_reader)
+    for union in (ContentBlock, ResultContent):
+        _tagged_union(converter, union, BLOCK_TAGS, bare_text=True)
+    _tagged_union(converter, Change, _CHANGE_TAGS)
+    _tagged_union(converter, ToolDefinition | ServerTool, _TOOL_TAGS)
+    converter.register_structure_hook_func(
+        lambda kind: kind == tuple[c.Chunk, ...], lambda value, _: tuple(_read_chunks(converter, value))
+    )
+    converter.register_unstructure_hook_func(
+        lambda kind: kind == tuple[c.Chunk, ...], lambda value: _write_chunks(converter, value)
+    )
+    return converter
+
+
+_primitives: tuple[type, ...] = (str, int, float, bool)
+
+
+def _exact(kind: type) -> Callable[[Any, Any], Any]:
+    # cattrs would call str(5); a stored number where text belongs is damage, not a value.
+    def check(value: Any, _: Any) -> Any:
+        if type(value) is kind or (kind is float and type(value) is int):
+            return value
+        raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")
+
+    return check
+
+
+# cattrs looks both of these up again for every value; here the reader of the inner type is found once.
+
+
+def _is_optional(kind: Any) -> bool:
+    arguments = get_args(kind)
+    return get_origin(kind) in (Union, UnionType) and len(arguments) == 2 and NoneType in arguments and kind != Json
+
+
+def _optional_reader(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any, Any], Any]:
+    inner = next(argument for argument in get_args(kind) if argument is not NoneType)
+    read = converter.get_structure_hook(inner)
+    return lambda value, _: None if value is None else read(value, inner)
+
+
+def _is_variadic_tuple(kind: Any) -> bool:
+    return get_origin(kind) is tuple and get_args(kind)[1:] == (...,)
+
+
+def _tuple_reader(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any, Any], Any]:
+    inner = get_args(kind)[0]
+    read = converter.get_structure_hook(inner)
+    return lambda values, _: tuple([read(value, inner) for value in values])
+
+
+def _tagged_union(converter: cattrs.Converter, union: Any, tags: Mapping[str, type], *, bare_text: bool = False) -> None:
+    members = {tag: kind for tag, kind in tags.items() if kind in get_args(union)}
+    tag_of = {kind: tag for tag, kind in members.items()}
+    writers: dict[type, Callable[[Any], dict[str, Any]]] = {}
+    readers: dict[type, Callable[[Any, Any], Any]] = {}
+
+    def write(value: Any) -> Any:
+        kind = type(value)
+        if bare_text and kind is TextBlock and value.provider_state is None:
+            return value.text
+        writer = writers.get(kind)
+        if writer is None:
+            writer = writers[kind] = converter.get_unstructure_hook(kind)
+        data = writer(value)
+        data["type"] = tag_of[kind]
+        return data
+
+    def read(value: Any, _: Any) -> Any:
+        if bare_text and type(value) is str:
+            return TextBlock(text=value)
+        tag = value.get("type") if isinstance(value, dict) else None
+        kind = members.get(tag)  # type: ignore[arg-type]
+        if kind is None:
+            raise TypeError(f"unknown type {tag!r}; known here: {', '.join(members)}")
+        reader = readers.get(kind)
+        if reader is None:
+            reader = readers[kind] = converter.get_structure_hook(kind)
+        return reader(value, kind)
+
+    converter.register_unstructure_hook_func(lambda kind: kind == union, write)
+    converter.register_structure_hook_func(lambda kind: kind == union, read)
+
+
+# ------------------------------------------------------------------------------------------------------- chunks
+
+_DELTA_TAGS: Mapping[type, str] = {
+    c.TextDelta: "text",
+    c.ThinkingDelta: "think",
+    c.RefusalDelta: "refuse",
+    c.ToolCallDelta: "args",
+}
+_DELTA_KINDS: Mapping[str, type] = {tag: kind for kind, tag in _DELTA_TAGS.items()}
+
+
+def _write_chunks(converter: cattrs.Converter, chunks: Sequence[c.Chunk]) -> list[list[Any]]:
+    written: list[list[Any]] = []
+    for key, group in groupby(chunks, _delta_key):
+        if key is None:
+            written.extend(_write_chunk(converter, chunk) for chunk in group)
+        elif key[0] is c.ToolCallDelta:
+            written.append(["args", key[1], *(chunk.arguments for chunk in group)])  # type: ignore[union-attr]
+        else:
+            written.append([_DELTA_TAGS[key[0]], key[1], *(chunk.text for chunk in group)])  # type: ignore[union-attr]
+    return written
+
+
+def _delta_key(chunk: c.Chunk) -> tuple[type, int] | None:
+    kind = type(chunk)
+    return (kind, chunk.index) if kind in _DELTA_TAGS else None  # type: ignore[union-attr]
+
+
+def _write_chunk(converter: cattrs.Converter, chunk: c.Chunk) -> list[Any]:
+    match chunk:
+        case c.ResponseStarted(model, response_id):
+            return ["start", model, response_id]
+        case c.ToolCallStarted(index, name, vendor_id):
+            return ["call", index, name] if vendor_id is None else ["call", index, name, vendor_id]
+        case c.BlockAdded(index, block):
+            return ["block", index, converter.unstructure(block, ContentBlock)]
+        case c.BlockEnded(index, state):
+            return ["end", index] if state is None else ["end", index, converter.unstructure(state)]
+        case c.UsageReported(usage):
+            return ["usage", converter.unstructure(usage)]
+        case c.ProviderEvent(kind, data):
+            return ["event", kind, data]
+        case _:
+            raise TypeError(f"{type(chunk).__name__} is no chunk")
+
+
+def _read_chunks(converter: cattrs.Converter, arrays: Sequence[Sequence[Any]]) -> Iterable[c.Chunk]:
+    for tag, *rest in arrays:
+        delta = _DELTA_KINDS.get(tag)
+        if delta is not None:
+            yield from (delta(rest[0], piece) for piece in rest[1:])
+            continue
+        match tag, rest:
+            case "start", [model, response_id]:
+                yield c.ResponseStarted(model, response_id)
+            case "call", [index, name, *vendor_id]:
+                yield c.ToolCallStarted(index, name, *vendor_id)
+            case "block", [index, block]:
+                yield c.BlockAdded(index, converter.structure(block, ContentBlock))  # type: ignore[arg-type]
+            case "end", [index, *state]:
+                yield c.BlockEnded(index, converter.structure(state[0], ProviderState) if state else None)
+            case "usage", [usage]:
+                yield c.UsageReported(converter.structure(usage, Usage))
+            case "event", [kind, data]:
+                yield c.ProviderEvent(kind, data)
+            case _:
+                raise TypeError(f"unknown chunk {tag!r}")
