@@ -1,0 +1,164 @@
+"""The store that lives in this process: what tests and throw-away sessions use (side room, floors 0-1).
+
+The smallest thing that keeps the contract. Rows are kept as they were given: an event costs its own bytes and one
+pointer. One lock guards all, so that threads and several logs on one loop may share a store.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from spine.store import Append, Claim, Content, InboxEntry, Owner, Row, SessionInfo
+from spine.stores import verdicts
+from spine.values import Digest, SessionId
+
+
+@attrs.define(slots=True)
+class _Session:
+    """What is kept of one session; `token` 0 is never handed out."""
+
+    rows: list[Row] = attrs.field(factory=list)
+    token: int = 0
+    owner: str | None = None
+    keys: set[str] = attrs.field(factory=set)
+    """Every inbox key ever used: consuming an entry does not free its key."""
+    inbox: dict[int, InboxEntry] = attrs.field(factory=dict)
+
+    @property
+    def head(self) -> tuple[int, bytes]:
+        return (len(self.rows), self.rows[-1].hash) if self.rows else (0, b"")
+
+
+class MemoryStore:
+    """Sessions in this process's memory: gone with it, untouched by `close`.
+
+    Several runtimes may share one store, one after the other or at once, as they would share a file.
+    """
+
+    def __init__(self) -> None:
+        self.url = "memory:"
+        self.waits = False
+        self._lock = threading.Lock()
+        self._sessions: dict[SessionId, _Session] = {}
+        self._owners: dict[str, tuple[Owner, int]] = {}
+        self._contents: dict[Digest, Content] = {}
+        self._entries = 0
+
+    def claim(self, session: SessionId, owner: Owner, *, now: int, lease_us: int, take_over: bool = False) -> Claim:
+        """Make `owner` the one writer; raises `SessionOwned` while another lease runs, unless `take_over`."""
+        with self._lock:
+            kept = self._sessions.get(session) or _Session()
+            holder = self._holder(kept)
+            if holder is not None and verdicts.is_held(holder, owner, now=now) and not take_over:
+                raise verdicts.owned(session, holder, owner, now=now, lease_us=lease_us)
+            self._sessions[session] = kept
+            kept.token += 1
+            kept.owner = owner.id
+            _, until = self._owners.get(owner.id, (owner, 0))
+            self._owners[owner.id] = (owner, max(until, now + lease_us))
+            seq, hash = kept.head
+            return Claim(kept.token, seq, hash)
+
+    def owner(self, session: SessionId) -> tuple[Owner, int] | None:
+        """Who holds the session, and until when; a lease that ran out is still shown."""
+        with self._lock:
+            kept = self._sessions.get(session)
+            return self._holder(kept) if kept else None
+
+    def renew(self, owner: Owner, *, until: int) -> None:
+        """Let all leases of `owner` end at `until`; nothing happens when it holds none."""
+        with self._lock:
+            if owner.id in self._owners:
+                self._owners[owner.id] = (owner, until)
+
+    def release(self, session: SessionId, owner: Owner) -> None:
+        """Give a session up; its token is refused from then on."""
+        with self._lock:
+            kept = self._sessions.get(session)
+            if kept and kept.owner == owner.id:
+                kept.owner = None
+                kept.token += 1
+
+    def append(self, batches: Sequence[Append]) -> list[Exception | None]:
+        """Store each batch whole or not at all; one verdict each, in order."""
+        for batch in batches:
+            verdicts.check_batch(batch)
+        with self._lock:
+            return [self._append(batch) for batch in batches]
+
+    def read(
+        self, session: SessionId, *, after: int = 0, until: int | None = None, types: Sequence[str] = ()
+    ) -> Iterator[Row]:
+        """Rows with `after < seq <= until` as of this call, in order; none for an unknown session."""
+        with self._lock:
+            kept = self._sessions.get(session)
+            rows = kept.rows if kept else []
+            last = len(rows) if until is None else min(until, len(rows))
+        wanted = frozenset(types)
+        # Rows are only ever added behind `last`, so the list may grow while it is read.
+        found = (rows[place] for place in range(max(0, after), last))
+        return (row for row in found if row.type in wanted) if wanted else found
+
+    def head(self, session: SessionId) -> tuple[int, bytes] | None:
+        """Seq and hash of the last event; None when there is none."""
+        with self._lock:
+            kept = self._sessions.get(session)
+            return kept.head if kept and kept.rows else None
+
+    def contents(self, digests: Sequence[Digest]) -> dict[Digest, Content]:
+        """Those of `digests` that are there."""
+        with self._lock:
+            return {digest: self._contents[digest] for digest in digests if digest in self._contents}
+
+    def put_inbox(self, session: SessionId, key: str, kind: str, data: bytes) -> bool:
+        """Queue a request; False when the key was used before. Raises `SessionUnknown`."""
+        with self._lock:
+            kept = self._sessions.get(session)
+            if kept is None or not kept.rows:
+                raise verdicts.unknown(session, self.url)
+            if key in kept.keys:
+                return False
+            self._entries += 1
+            kept.keys.add(key)
+            kept.inbox[self._entries] = InboxEntry(self._entries, key, kind, data)
+            return True
+
+    def inbox(self, session: SessionId) -> list[InboxEntry]:
+        """Queued requests, oldest first."""
+        with self._lock:
+            kept = self._sessions.get(session)
+            return list(kept.inbox.values()) if kept else []
+
+    def sessions(self) -> list[SessionInfo]:
+        """All sessions with at least one event, most recently changed last."""
+        with self._lock:
+            found = [
+                SessionInfo(id, *kept.head, kept.rows[0].at, kept.rows[-1].at)
+                for id, kept in self._sessions.items()
+                if kept.rows
+            ]
+        return sorted(found, key=lambda info: info.updated)
+
+    def close(self) -> None:
+        """Do nothing: the sessions stay for whoever still holds the store."""
+
+    def _holder(self, kept: _Session) -> tuple[Owner, int] | None:
+        return self._owners.get(kept.owner) if kept.owner is not None else None
+
+    def _append(self, batch: Append) -> Exception | None:
+        kept = self._sessions.get(batch.session)
+        if kept is None:
+            return verdicts.conflict(batch, seq=0, hash=b"", token=None)
+        seq, hash = kept.head
+        # The genesis hash is the caller's business: a session without events takes any.
+        if batch.token != kept.token or batch.seq != seq or (seq and batch.prev_hash != hash):
+            if verdicts.is_repeated(batch, seq=seq, hash=hash):
+                return None
+            return verdicts.conflict(batch, seq=seq, hash=hash, token=kept.token)
+        kept.rows.extend(batch.rows)
+        for content in batch.contents:
+            self._contents.setdefault(content.digest, content)
+        for number in batch.consumed:
+            kept.inbox.pop(number, None)
+        return None

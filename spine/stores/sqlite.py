@@ -1,0 +1,390 @@
+"""The store in one SQLite file: the default (side room, floors 0-1).
+
+The rule it guards: a batch is stored by one transaction whose first statement is a conditional update of the
+session's head. It changes one row exactly when token, seq and hash are those of the batch, and nothing else of the
+batch is written otherwise. So no lock of ours is ever trusted, only SQLite's.
+
+Layout (`sqlite_file.SCHEMA`), where a step of five events should cost little more than its bytes:
+- `events` are clustered by session and seq, so that appends fill pages from left to right.
+- What repeats is kept once: type, version, origin and requiredness as a small number (`kinds`), the time as its
+  distance from the session's first event, the usual places `t1s2` as a number. The previous hash is the row before.
+- Bytes are bytes: payloads come back exactly as they were given.
+
+Reading never holds a transaction open between rows: events do not change once committed, so a range is read in pages
+up to the head at the time of the call. A slow reader keeps neither the writer nor the write-ahead log waiting.
+"""
+
+import functools
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, Literal
+
+from spine.errors import StoreBusy, StoreUnavailable
+from spine.store import Append, Claim, Content, InboxEntry, Owner, Row, SessionInfo
+from spine.stores import verdicts
+from spine.stores.sqlite_file import connect, translate
+from spine.values import Digest, SessionId
+
+Durability = Literal["full", "relaxed"]
+Kind = tuple[str, int, str | None, bool]
+"""Type, version, origin, required."""
+
+_SEQ_BITS: Final = 28
+_STEP_BITS: Final = 13
+_STEP_MASK: Final = (1 << _STEP_BITS) - 1
+_USUAL_PLACE = re.compile(r"t([1-9][0-9]{0,8})(?:s([1-9][0-9]{0,3}))?", re.ASCII)
+_PAGE_ROWS: Final = 512
+_PAGE_BYTES: Final = 1024 * 1024
+_MANY: Final = 500
+"""Digests asked for by one statement."""
+
+_IF_HEAD = " WHERE no = ? AND token = ? AND seq = ? AND hash = ?"
+_ADVANCE = "UPDATE sessions SET seq = ?, hash = ?, updated = ?, created = ?" + _IF_HEAD
+_KEEP = "UPDATE sessions SET seq = seq" + _IF_HEAD
+_ADD_EVENT = "INSERT INTO events(key, at, kind, place, data, hash) VALUES (?, ?, ?, ?, ?, ?)"
+_ADD_CONTENT = "INSERT INTO contents(digest, media_type, data) VALUES (?, ?, ?) ON CONFLICT(digest) DO NOTHING"
+_PAGE = "SELECT key, at, kind, place, data, hash FROM events WHERE key > ? AND key <= ?{types} ORDER BY key"
+_HOLDER = (
+    "SELECT o.id, o.host, o.pid, o.started, o.until FROM sessions s JOIN owners o ON o.no = s.owner WHERE s.id = ?"
+)
+
+
+class SqliteStore:
+    """Sessions in the file `path`, shared with any number of other processes on this machine.
+
+    `durability` "full" syncs every commit to the disk, "relaxed" only at checkpoints: then a loss of power may take
+    the last commits, never one from the middle. Statements wait up to `busy_timeout_s` seconds for other writers,
+    then raise `StoreBusy`. Methods may be called from any thread, but not in a child that was forked from this
+    process. Raises as `sqlite_file.connect` does.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], durability: Durability = "full", busy_timeout_s: float = 5.0
+    ) -> None:
+        self.path = os.fspath(path)
+        self.url = f"sqlite:{self.path}" + ("" if durability == "full" else f"?durability={durability}")
+        self.waits = durability == "full"
+        self._busy_timeout_s = busy_timeout_s
+        self._writer, self._reader = connect(self.path, durability=durability, busy_timeout_s=busy_timeout_s)
+        self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
+        self._process = os.getpid()
+        self._closed = False
+        # What the writer and the reader remember of committed rows; each is guarded by its connection's lock.
+        self._places: dict[SessionId, tuple[int, int]] = {}
+        self._kind_ids: dict[Kind, int] = {}
+        self._kinds: dict[int, Kind] = {}
+
+    # ------------------------------------------------------------------------------------------------- ownership
+
+    def claim(self, session: SessionId, owner: Owner, *, now: int, lease_us: int, take_over: bool = False) -> Claim:
+        """Make `owner` the one writer; raises `SessionOwned` while another lease runs, unless `take_over`."""
+        with self._writing() as connection:
+            holder = _holder(connection, session)
+            if holder is not None and verdicts.is_held(holder, owner, now=now) and not take_over:
+                raise verdicts.owned(session, holder, owner, now=now, lease_us=lease_us)
+            connection.execute(
+                "INSERT INTO owners(id, host, pid, started, until) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT(id) DO UPDATE SET until = max(until, excluded.until)",
+                (owner.id, owner.host, owner.pid, owner.started, now + lease_us),
+            )
+            connection.execute(
+                "INSERT INTO sessions(id, seq, hash, token, owner) "
+                "VALUES (?, 0, x'', 1, (SELECT no FROM owners WHERE id = ?)) "
+                "ON CONFLICT(id) DO UPDATE SET token = token + 1, owner = excluded.owner",
+                (session, owner.id),
+            )
+            connection.execute(
+                "DELETE FROM owners WHERE until <= ? AND NOT EXISTS (SELECT 1 FROM sessions WHERE owner = owners.no)",
+                (now,),
+            )
+            row = connection.execute("SELECT token, seq, hash FROM sessions WHERE id = ?", (session,)).fetchone()
+            return Claim(*row)
+
+    def owner(self, session: SessionId) -> tuple[Owner, int] | None:
+        """Who holds the session, and until when; a lease that ran out is still shown."""
+        with self._reading() as connection:
+            return _holder(connection, session)
+
+    def renew(self, owner: Owner, *, until: int) -> None:
+        """Let all leases of `owner` end at `until`; nothing happens when it holds none."""
+        with self._writing() as connection:
+            connection.execute("UPDATE owners SET until = ? WHERE id = ?", (until, owner.id))
+
+    def release(self, session: SessionId, owner: Owner) -> None:
+        """Give a session up; its token is refused from then on."""
+        with self._writing() as connection:
+            connection.execute(
+                "UPDATE sessions SET owner = NULL, token = token + 1 "
+                "WHERE id = ? AND owner = (SELECT no FROM owners WHERE id = ?)",
+                (session, owner.id),
+            )
+            self._places.pop(session, None)
+
+    # ----------------------------------------------------------------------------------------------------- writing
+
+    def append(self, batches: Sequence[Append]) -> list[Exception | None]:
+        """Store each batch whole or not at all, all of them in one transaction; one verdict each, in order."""
+        for batch in batches:
+            verdicts.check_batch(batch)
+        with self._writing() as connection:
+            return [self._append(connection, batch) for batch in batches]
+
+    def put_inbox(self, session: SessionId, key: str, kind: str, data: bytes) -> bool:
+        """Queue a request durably; False when the key was used before. Raises `SessionUnknown`."""
+        with self._writing() as connection:
+            found = connection.execute("SELECT no FROM sessions WHERE id = ? AND seq > 0", (session,)).fetchone()
+            if found is None:
+                raise verdicts.unknown(session, self.url)
+            used = connection.execute(
+                "INSERT INTO inbox_keys(session, key) VALUES (?, ?) ON CONFLICT DO NOTHING", (found[0], key)
+            )
+            if used.rowcount == 0:
+                return False
+            connection.execute(
+                "INSERT INTO inbox(session, key, kind, data) VALUES (?, ?, ?, ?)", (found[0], key, kind, data)
+            )
+            return True
+
+    def _append(self, connection: sqlite3.Connection, batch: Append) -> Exception | None:
+        rows = batch.rows
+        place = self._place(connection, batch)
+        if place is None:
+            return self._refusal(connection, batch)
+        no, created = place
+        if batch.seq + len(rows) >> _SEQ_BITS:
+            return StoreUnavailable(
+                f"session {batch.session} is full: {self.url} holds {1 << _SEQ_BITS} events of each"
+            )
+        # The genesis hash is the caller's business: a session without events takes any.
+        before = batch.prev_hash if batch.seq else b""
+        head = (rows[-1].seq, rows[-1].hash, rows[-1].at, created) if rows else ()
+        advance = connection.execute(_ADVANCE if rows else _KEEP, (*head, no, batch.token, batch.seq, before))
+        if advance.rowcount != 1:
+            return self._refusal(connection, batch)
+        base = no << _SEQ_BITS
+        connection.executemany(
+            _ADD_EVENT,
+            [
+                (base | row.seq, row.at - created, self._kind(connection, row), _pack(row.place), row.data, row.hash)
+                for row in rows
+            ],
+        )
+        _add_beside(connection, batch, no)
+        return None
+
+    def _place(self, connection: sqlite3.Connection, batch: Append) -> tuple[int, int] | None:
+        """The session's number and the time that its events count from; None when nobody ever claimed it."""
+        known = self._places.get(batch.session)
+        if known is not None:
+            return known
+        found = connection.execute("SELECT no, created FROM sessions WHERE id = ?", (batch.session,)).fetchone()
+        if found is None:
+            return None
+        no, created = found
+        if created is None:  # no event yet: this batch sets the time, unless it is refused
+            return no, batch.rows[0].at if batch.rows else 0
+        self._places[batch.session] = (no, created)
+        return no, created
+
+    def _refusal(self, connection: sqlite3.Connection, batch: Append) -> Exception | None:
+        self._places.pop(batch.session, None)
+        found = connection.execute("SELECT seq, hash, token FROM sessions WHERE id = ?", (batch.session,)).fetchone()
+        seq, hash, token = found or (0, b"", None)
+        if verdicts.is_repeated(batch, seq=seq, hash=hash):
+            return None
+        return verdicts.conflict(batch, seq=seq, hash=hash, token=token)
+
+    def _kind(self, connection: sqlite3.Connection, row: Row) -> int:
+        kind = (row.type, row.version, row.origin, row.required)
+        known = self._kind_ids.get(kind)
+        if known is not None:
+            return known
+        # The transaction holds the write lock, so that nobody adds the same kind between these two statements.
+        found = connection.execute(
+            "SELECT id FROM kinds WHERE type = ? AND version = ? AND origin IS ? AND required = ?", kind
+        ).fetchone()
+        if found is None:
+            found = (
+                connection.execute(
+                    "INSERT INTO kinds(type, version, origin, required) VALUES (?, ?, ?, ?)", kind
+                ).lastrowid,
+            )
+        self._kind_ids[kind] = found[0]
+        return int(found[0])
+
+    # ----------------------------------------------------------------------------------------------------- reading
+
+    def read(
+        self, session: SessionId, *, after: int = 0, until: int | None = None, types: Sequence[str] = ()
+    ) -> Iterator[Row]:
+        """Rows with `after < seq <= until` as of this call, in order; none for an unknown session.
+
+        Holds at most 512 rows or 1 MiB of payload and one row more in memory. Raises when called or while iterated.
+        """
+        with self._reading() as connection:
+            found = connection.execute(
+                "SELECT no, seq, created FROM sessions WHERE id = ? AND seq > 0", (session,)
+            ).fetchone()
+        if found is None:
+            return iter(())
+        no, last, created = found
+        return self._rows(no, created, max(0, after), last if until is None else min(until, last), tuple(types))
+
+    def head(self, session: SessionId) -> tuple[int, bytes] | None:
+        """Seq and hash of the last event; None when there is none."""
+        with self._reading() as connection:
+            found = connection.execute("SELECT seq, hash FROM sessions WHERE id = ? AND seq > 0", (session,)).fetchone()
+            return (found[0], found[1]) if found else None
+
+    def contents(self, digests: Sequence[Digest]) -> dict[Digest, Content]:
+        """Those of `digests` that are there."""
+        found: dict[Digest, Content] = {}
+        for start in range(0, len(digests), _MANY):
+            some = tuple(digests[start : start + _MANY])
+            with self._reading() as connection:
+                rows = connection.execute(
+                    f"SELECT digest, media_type, data FROM contents WHERE digest IN ({_marks(some)})", some
+                )
+                found.update((row[0], Content(*row)) for row in rows)
+        return found
+
+    def inbox(self, session: SessionId) -> list[InboxEntry]:
+        """Queued requests, oldest first."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT no, key, kind, data FROM inbox WHERE session = (SELECT no FROM sessions WHERE id = ?) "
+                "ORDER BY no",
+                (session,),
+            )
+            return [InboxEntry(*row) for row in rows]
+
+    def sessions(self) -> list[SessionInfo]:
+        """All sessions with at least one event, most recently changed last."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT id, seq, hash, created, updated FROM sessions WHERE seq > 0 ORDER BY updated, no"
+            )
+            return [SessionInfo(*row) for row in rows]
+
+    def _rows(self, no: int, created: int, after: int, last: int, types: tuple[str, ...]) -> Iterator[Row]:
+        while after < last:
+            page, after = self._page(no, created, after, last, types)
+            yield from page
+
+    def _page(self, no: int, created: int, after: int, last: int, types: tuple[str, ...]) -> tuple[list[Row], int]:
+        """Some next rows, and the seq up to which they are complete."""
+        base = no << _SEQ_BITS
+        only = f" AND kind IN (SELECT id FROM kinds WHERE type IN ({_marks(types)}))" if types else ""
+        rows: list[Row] = []
+        size = 0
+        with self._reading() as connection:
+            cursor = connection.execute(_PAGE.format(types=only), (base | after, base | last, *types))
+            for key, at, kind, place, data, hash in cursor:
+                type_, version, origin, required = self._kinds.get(kind) or self._load_kind(connection, kind)
+                rows.append(Row(key - base, type_, version, at + created, _unpack(place), origin, required, data, hash))
+                size += len(data)
+                if size >= _PAGE_BYTES or len(rows) == _PAGE_ROWS:
+                    cursor.close()
+                    return rows, rows[-1].seq
+        return rows, last
+
+    def _load_kind(self, connection: sqlite3.Connection, wanted: int) -> Kind:
+        for id, type_, version, origin, required in connection.execute(
+            "SELECT id, type, version, origin, required FROM kinds"
+        ):
+            self._kinds[id] = (type_, version, origin, bool(required))
+        return self._kinds[wanted]
+
+    # --------------------------------------------------------------------------------------------------- lifetime
+
+    def close(self) -> None:
+        """Let go of the file; the last process to do so folds the write-ahead log into it. Idempotent."""
+        with self._write_lock, self._read_lock:
+            if not self._closed and self._process == os.getpid():
+                self._reader.close()
+                self._writer.close()
+            self._closed = True
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction that holds SQLite's write lock: committed at the end, undone by any exception."""
+        connection = self._writer
+        self._enter(self._write_lock)
+        try:
+            if connection.in_transaction:  # undoing the one before had failed as well
+                connection.rollback()
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
+            connection.execute("COMMIT")
+        except BaseException as exc:
+            self._kind_ids.clear()
+            self._places.clear()
+            with suppress(sqlite3.Error):
+                connection.rollback()
+            self._raise_translated(exc)
+            raise
+        finally:
+            self._write_lock.release()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        self._enter(self._read_lock)
+        try:
+            yield self._reader
+        except sqlite3.Error as exc:
+            self._raise_translated(exc)
+            raise
+        finally:
+            self._read_lock.release()
+
+    def _enter(self, lock: threading.Lock) -> None:
+        if not lock.acquire(timeout=self._busy_timeout_s):
+            raise StoreBusy(f"{self.url} was in use by another thread for longer than {self._busy_timeout_s:g} s")
+        if self._closed or self._process != os.getpid():
+            lock.release()
+            reason = "is closed" if self._closed else "was opened before this process was forked"
+            raise StoreUnavailable(f"{self.url} {reason}; open it again")
+
+    def _raise_translated(self, exc: BaseException) -> None:
+        error = translate(exc, self.url) if isinstance(exc, sqlite3.Error) else None
+        if error is not None:
+            raise error from exc
+
+
+def _holder(connection: sqlite3.Connection, session: SessionId) -> tuple[Owner, int] | None:
+    found = connection.execute(_HOLDER, (session,)).fetchone()
+    return (Owner(*found[:4]), found[4]) if found else None
+
+
+def _add_beside(connection: sqlite3.Connection, batch: Append, no: int) -> None:
+    if batch.contents:
+        connection.executemany(_ADD_CONTENT, [(each.digest, each.media_type, each.data) for each in batch.contents])
+    if batch.consumed:
+        connection.executemany(
+            "DELETE FROM inbox WHERE no = ? AND session = ?", [(number, no) for number in batch.consumed]
+        )
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+@functools.lru_cache(maxsize=1024)
+def _pack(place: str | None) -> int | str | None:
+    found = _USUAL_PLACE.fullmatch(place) if place else None
+    if found is None:
+        return place
+    turn, step = int(found[1]), int(found[2] or 0)
+    return turn << _STEP_BITS | step if step <= _STEP_MASK else place
+
+
+@functools.lru_cache(maxsize=1024)
+def _unpack(stored: int | str | None) -> str | None:
+    if not isinstance(stored, int):
+        return stored
+    turn, step = stored >> _STEP_BITS, stored & _STEP_MASK
+    return f"t{turn}s{step}" if step else f"t{turn}"

@@ -1,0 +1,231 @@
+"""Opening the one SQLite file of a store: whose it is, who may read it, which format it has (side room, floors 0-1).
+
+The rule it guards: a file that is not ours, or of a newer format, is looked at through a read-only connection and left
+as it was, byte for byte.
+
+Never open an existing database with anything but SQLite: closing any file descriptor of it drops the locks that all
+connections of this process hold on it (POSIX record locks), and another process may then throw away a log in use. So
+a symbolic link is found by `lstat`, and only a file that this call made itself was ever open here.
+"""
+
+import os
+import pathlib
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing
+
+from spine.errors import StoreBusy, StoreError, StoreNewer, StoreUnavailable
+
+APPLICATION_ID = 0x5370696E
+"""`Spin` in ASCII: what `file` and SQLite's own header call the program that owns the file."""
+FORMAT = 1
+PAGE_BYTES = 8192
+"""Twice SQLite's default: rows of 200 bytes leave half as much of it unused, for 2 µs more CPU a commit."""
+
+SCHEMA = """
+CREATE TABLE sessions (
+    no INTEGER PRIMARY KEY AUTOINCREMENT,   -- never given twice: a remembered number means no other session
+    id TEXT NOT NULL UNIQUE,
+    seq INTEGER NOT NULL,                   -- 0: claimed, but no event yet
+    hash BLOB NOT NULL,                     -- of the event at seq, empty at 0
+    token INTEGER NOT NULL,
+    owner INTEGER,                          -- owners.no
+    created INTEGER,                        -- microseconds since 1970 UTC, of the first event
+    updated INTEGER
+);
+CREATE INDEX sessions_owner ON sessions(owner) WHERE owner IS NOT NULL;
+CREATE TABLE owners (
+    no INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    started INTEGER NOT NULL,
+    until INTEGER NOT NULL                  -- end of all its leases, microseconds since 1970 UTC
+);
+CREATE TABLE kinds (
+    id INTEGER PRIMARY KEY,
+    type TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    origin TEXT,
+    required INTEGER NOT NULL
+);
+CREATE TABLE events (
+    key INTEGER PRIMARY KEY,                -- sessions.no << 28 | seq
+    at INTEGER NOT NULL,                    -- microseconds after sessions.created
+    kind INTEGER NOT NULL,                  -- kinds.id
+    place,                                  -- t2s5 as 2 << 13 | 5, anything else as text
+    data BLOB NOT NULL,
+    hash BLOB NOT NULL
+);
+CREATE TABLE contents (digest TEXT PRIMARY KEY, media_type TEXT NOT NULL, data BLOB NOT NULL);
+CREATE TABLE inbox (
+    no INTEGER PRIMARY KEY AUTOINCREMENT,
+    session INTEGER NOT NULL,               -- sessions.no
+    key TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    data BLOB NOT NULL
+);
+CREATE INDEX inbox_session ON inbox(session);
+CREATE TABLE inbox_keys (session INTEGER, key TEXT, PRIMARY KEY (session, key)) WITHOUT ROWID;
+"""
+
+_NOT_OURS = "is no session store"
+_UNCHANGED = "nothing was changed"
+_REASONS: Mapping[int, str] = {
+    sqlite3.SQLITE_FULL: "the disk or the quota is full",
+    sqlite3.SQLITE_IOERR: "input/output error",
+    sqlite3.SQLITE_READONLY: "it is read-only",
+    sqlite3.SQLITE_PERM: "permission denied",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
+    sqlite3.SQLITE_CORRUPT: "its pages are damaged",
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database",
+    sqlite3.SQLITE_NOMEM: "out of memory",
+    sqlite3.SQLITE_PROTOCOL: "its locks do not work on this file system",
+    sqlite3.SQLITE_TOOBIG: "a value is longer than SQLite takes",
+    sqlite3.SQLITE_CONSTRAINT: "its rows contradict its list of sessions",
+    sqlite3.SQLITE_INTERRUPT: "the work was interrupted",
+}
+_RETRY_S = 0.01
+# Between making a file and closing its descriptor no other thread may connect to it: the close would drop its locks.
+_opening = threading.Lock()
+
+
+def translate(exc: sqlite3.Error, name: str) -> StoreError | None:
+    """What `exc` means for callers: `StoreBusy`, `StoreUnavailable`, or None for a mistake in our own SQL."""
+    code: int | None = getattr(exc, "sqlite_errorcode", None)
+    if code is None:
+        return None
+    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(f"{name} stayed locked by another process for longer than the bound; {_UNCHANGED}")
+    reason = _REASONS.get(code & 0xFF)
+    return StoreUnavailable(f"{name} cannot be used: {reason} ({exc}); {_UNCHANGED}") if reason else None
+
+
+def connect(path: str, *, durability: str, busy_timeout_s: float) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """Open `path`, made with mode 0600 when it is not there, and return one connection to write and one to read.
+
+    Raises `StoreUnavailable` for a symbolic link, a file of another kind or program, a missing folder;
+    `StoreNewer` for a later format; `StoreBusy` when another process keeps it locked. Nothing was written then.
+    """
+    try:
+        with _opening:
+            identity = _make_private(path)
+        with closing(_open(path, "ro", busy_timeout_s)) as probe:
+            _check_owner(probe, path)
+        writer = _open(path, "rw", busy_timeout_s)
+    except sqlite3.Error as exc:
+        raise _refusal(exc, path) from exc
+    try:
+        _prepare(writer, path, durability, busy_timeout_s)
+        reader = _open(path, "rw", busy_timeout_s)
+        reader.execute("PRAGMA query_only = ON")
+        if _identity(path) != identity:
+            reader.close()
+            raise StoreUnavailable(f"{path} was replaced by another file while it was opened; {_UNCHANGED}")
+    except BaseException as exc:
+        writer.close()
+        if isinstance(exc, sqlite3.Error):
+            raise _refusal(exc, path) from exc
+        raise
+    return writer, reader
+
+
+def _refusal(exc: sqlite3.Error, path: str) -> Exception:
+    if getattr(exc, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+        return StoreUnavailable(f"{path} {_NOT_OURS}: it is no SQLite database; {_UNCHANGED}")
+    return translate(exc, path) or exc
+
+
+def _make_private(path: str) -> tuple[int, int]:
+    """Make the file, readable by its owner alone, unless it is there; return what tells it from any other file."""
+    try:
+        # Exclusive creation never follows a link, and nobody can have opened the file before its mode is right.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
+    except FileExistsError:
+        return _identity(path)
+    except OSError as exc:
+        raise StoreUnavailable(f"{path} cannot be made: {exc.strerror}; {_UNCHANGED}") from exc
+    try:
+        os.chmod(descriptor if os.chmod in os.supports_fd else path, 0o600)  # whatever the umask took away
+    finally:
+        os.close(descriptor)
+    return _identity(path)
+
+
+def _identity(path: str) -> tuple[int, int]:
+    try:
+        found = os.lstat(path)
+    except OSError as exc:
+        raise StoreUnavailable(f"{path} cannot be opened: {exc.strerror}; {_UNCHANGED}") from exc
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a symbolic link, which a store is never opened through" if stat.S_ISLNK(found.st_mode) else "no file"
+        raise StoreUnavailable(f"{path} {_NOT_OURS}: it is {kind}; {_UNCHANGED}")
+    return found.st_dev, found.st_ino
+
+
+def _open(path: str, mode: str, busy_timeout_s: float) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{pathlib.Path(path).absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=busy_timeout_s,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _number(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def _check_owner(connection: sqlite3.Connection, path: str) -> bool:
+    """Whether the file holds our tables already; False for an empty one. Raises for what is not ours to use."""
+    owner, found = _number(connection, "application_id"), _number(connection, "user_version")
+    if owner == APPLICATION_ID and found > FORMAT:
+        raise StoreNewer(
+            f"{path} has format {found}, this version reads up to {FORMAT}; {_UNCHANGED}",
+            hint="pip install -U agent-spine",
+        )
+    if owner == APPLICATION_ID and found >= 1:
+        return True
+    if owner or found or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+        raise StoreUnavailable(f"{path} {_NOT_OURS}: it is a SQLite database of another program; {_UNCHANGED}")
+    return False
+
+
+def _prepare(connection: sqlite3.Connection, path: str, durability: str, busy_timeout_s: float) -> None:
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    _use_wal(connection, path, busy_timeout_s)
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute(f"PRAGMA journal_size_limit = {16 * 1024 * 1024}")
+    if _check_owner(connection, path):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not _check_owner(connection, path):  # another process may have been first
+            for statement in SCHEMA.split(";\n"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {FORMAT}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.rollback()
+        raise
+
+
+def _use_wal(connection: sqlite3.Connection, path: str, busy_timeout_s: float) -> None:
+    # The change of mode is the one statement that does not wait for locks by itself.
+    for left in range(int(busy_timeout_s / _RETRY_S), -1, -1):
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as exc:
+            if left and exc.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                time.sleep(_RETRY_S)
+                continue
+            raise
+        if mode != "wal":
+            raise StoreUnavailable(f"{path} cannot be used: its file system offers no shared memory; {_UNCHANGED}")
+        return
