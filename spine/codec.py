@@ -181,7 +181,9 @@ class Codec:
         except SpineError:
             raise
         except Exception as exc:
-            raise LogBroken(f"seq {row.seq} ({row.type}): its data does not fit the type: {exc!r}", seq=row.seq) from exc
+            raise LogBroken(
+                f"seq {row.seq} ({row.type}): its data does not fit the type: {exc!r}", seq=row.seq
+            ) from exc
 
     def unknown_fields(self, row: Row) -> tuple[str, ...]:
         """JSON paths of fields in a stored event that its class does not know; empty for unknown types."""
@@ -318,7 +320,9 @@ def _tuple_reader(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any, 
     return lambda values, _: tuple([read(value, inner) for value in values])
 
 
-def _tagged_union(converter: cattrs.Converter, union: Any, tags: Mapping[str, type], *, bare_text: bool = False) -> None:
+def _tagged_union(
+    converter: cattrs.Converter, union: Any, tags: Mapping[str, type], *, bare_text: bool = False
+) -> None:
     members = {tag: kind for tag, kind in tags.items() if kind in get_args(union)}
     tag_of = {kind: tag for tag, kind in members.items()}
     writers: dict[type, Callable[[Any], dict[str, Any]]] = {}

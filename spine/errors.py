@@ -1,34 +1,34 @@
 """Every error of the runtime, as one tree (floor 0); callers catch by meaning, never by text.
 
-    SpineError
-    ├── UsageError              the call or the configuration is wrong: nothing was done
-    │   ├── ValueRefused        a value that no event may hold: NaN, too deep, too large, a key that is no text
-    │   │   └── ValueTooLarge
-    │   ├── IdInvalid           an id outside its grammar
-    │   ├── ConfigInvalid       spine.toml, an environment variable, a store URL
-    │   ├── RouteUnknown        no such provider or model, or no adapter speaks for it
-    │   ├── KeyMissing          the provider wants a key and none is set; blank and malformed ones too
-    │   ├── DuplicateContribution
-    │   ├── ToolSchemaInvalid   a tool whose parameters no model could be told
-    │   ├── ToolUnknown         an agent names a tool that nobody registered
-    │   ├── HookUnknown         a plugin implements a hook that does not exist
-    │   ├── LimitUnavailable    a limit that cannot be checked
-    │   ├── SessionUnknown · SessionExists · SessionBusy · ApprovalUnknown
-    │   ├── ScenarioInvalid     a scenario file that does not parse
-    │   └── ScriptMismatch      the script and the run disagree: exhausted, unexpected, left over
-    ├── StoreError              the store could not do it: nothing was half done
-    │   ├── StoreUnavailable    disk full, read-only, input/output error, not a database
-    │   ├── StoreNewer          written by a newer version
-    │   ├── StoreBusy           locked for longer than the bound
-    │   ├── ConcurrencyConflict another writer was there; `actual` says where the log stands
-    │   ├── SessionOwned        another living process owns the session
-    │   ├── AppendOutcomeUnknown  no answer to a commit; reopen the session to learn the truth
-    │   └── LogBroken           stored bytes do not match their hashes
-    ├── EventUnknown            an event that this installation cannot project; listing still works
-    ├── PluginFailed            a plugin's own code failed: blamed by plugin and hook
-    │   └── HookMisused         a hook returned nothing, the wrong type, or called `call_next` twice
-    ├── ProviderError           (spine.llm.errors) what a model provider answered instead of an answer
-    └── TurnFailed              the turn ended as failed; `.turn` has everything up to there
+SpineError
+├── UsageError              the call or the configuration is wrong: nothing was done
+│   ├── ValueRefused        a value that no event may hold: NaN, too deep, too large, a key that is no text
+│   │   └── ValueTooLarge
+│   ├── IdInvalid           an id outside its grammar
+│   ├── ConfigInvalid       spine.toml, an environment variable, a store URL
+│   ├── RouteUnknown        no such provider or model, or no adapter speaks for it
+│   ├── KeyMissing          the provider wants a key and none is set; blank and malformed ones too
+│   ├── DuplicateContribution
+│   ├── ToolSchemaInvalid   a tool whose parameters no model could be told
+│   ├── ToolUnknown         an agent names a tool that nobody registered
+│   ├── HookUnknown         a plugin implements a hook that does not exist
+│   ├── LimitUnavailable    a limit that cannot be checked
+│   ├── SessionUnknown · SessionExists · SessionBusy · ApprovalUnknown
+│   ├── ScenarioInvalid     a scenario file that does not parse
+│   └── ScriptMismatch      the script and the run disagree: exhausted, unexpected, left over
+├── StoreError              the store could not do it: nothing was half done
+│   ├── StoreUnavailable    disk full, read-only, input/output error, not a database
+│   ├── StoreNewer          written by a newer version
+│   ├── StoreBusy           locked for longer than the bound
+│   ├── ConcurrencyConflict another writer was there; `actual` says where the log stands
+│   ├── SessionOwned        another living process owns the session
+│   ├── AppendOutcomeUnknown  no answer to a commit; reopen the session to learn the truth
+│   └── LogBroken           stored bytes do not match their hashes
+├── EventUnknown            an event that this installation cannot project; listing still works
+├── PluginFailed            a plugin's own code failed: blamed by plugin and hook
+│   └── HookMisused         a hook returned nothing, the wrong type, or called `call_next` twice
+├── ProviderError           (spine.llm.errors) what a model provider answered instead of an answer
+└── TurnFailed              the turn ended as failed; `.turn` has everything up to there
 """
 
 from typing import Any, ClassVar

@@ -209,8 +209,8 @@ class Patch:
 class ModelRequested:
     """The request of a step, by reference: its frame by the seq of a content, its messages by history.
 
-    Rebuilding takes the frame, the history up to `history_seq` (None: everything before this event), applies the
-    patches in order, and must give `digest`.
+    Rebuilding takes the frame and the history of everything before this event, applies the patches in order, and must
+    give `digest`.
     """
 
     digest: Digest
@@ -218,7 +218,6 @@ class ModelRequested:
     """Seq of the content with everything but the messages, and with the selection."""
     selection: int | None = None
     """Seq of the content with another selection, when a plugin chose another route."""
-    history_seq: int | None = None
     patches: tuple[Patch, ...] = ()
     estimate: int | None = None
     """Estimated input tokens; None when the window is unknown, so nothing was weighed."""

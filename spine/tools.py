@@ -101,6 +101,8 @@ class Tool:
     approval: Approval = "never"
     approval_reason: str | None = None
     reconcile: ToolHandler | None = None
+    check: Callable[[JsonObject], str | None] | None = None
+    """What is wrong with arguments that fit the schema, in one sentence; None when nothing is. Asked before a start."""
     owner: str = ""
     """Who registered it; filled at registration."""
 

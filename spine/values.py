@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NewType, NoReturn
 
 import msgspec
@@ -121,7 +122,9 @@ def _freeze(value: Any, depth: int, path: str, replaced: list[str]) -> Json:
     if isinstance(value, (list, tuple)):
         return tuple(_freeze(item, depth + 1, f"{path}[{i}]", replaced) for i, item in enumerate(value))
     if isinstance(value, (str, int, float)):  # enum members and other subclasses
-        plain = str.__str__(value) if isinstance(value, str) else float(value) if isinstance(value, float) else int(value)
+        plain = (
+            str.__str__(value) if isinstance(value, str) else float(value) if isinstance(value, float) else int(value)
+        )
         return _freeze(plain, depth, path, replaced)
     raise ValueRefused(f"{kind.__name__} at {path} is no JSON value", path=path)
 
@@ -270,6 +273,14 @@ def turn_of(place: str) -> TurnId:
 def step_of(call: CallId) -> StepId:
     """The step whose message holds a call: `t1s2c1` gives `t1s2`."""
     return StepId(call[: call.index("c")])
+
+
+def utc(at: int) -> datetime:
+    """Microseconds since 1970 UTC, as events hold them, as a time."""
+    return _EPOCH + timedelta(microseconds=at)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 # ------------------------------------------------------------------------------------------------------ secrets

@@ -115,8 +115,8 @@ def _build(block: _Open, call_id: CallId) -> ContentBlock | None:
 
 
 def parse_arguments(text: str) -> JsonObject | None:
-    """The arguments of a call: `""` means `{}`, anything but a JSON object means None."""
-    if not text or text == "{}":
+    """The arguments of a call: nothing or blanks mean `{}`, anything but a JSON object means None."""
+    if not text or text == "{}" or text.isspace():
         return EMPTY_OBJECT
     try:
         value = load(text)

@@ -5,11 +5,14 @@ URL or a model's name.
 """
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, Literal
 
 import attrs
 
-__all__ = ["CATALOGUE", "Catalogue", "ModelEntry", "Prices", "Provider", "Traits"]
+from spine.llm.usage import Cost, Usage
+
+__all__ = ["CATALOGUE", "Catalogue", "ModelEntry", "Prices", "Provider", "Traits", "price"]
 
 
 @attrs.frozen(kw_only=True)
@@ -32,9 +35,11 @@ class Traits:
     vision: bool = True
     audio: bool = True
     documents: bool = True
+    tool_images: bool = False
+    """Chat: whether a tool's result may hold images; elsewhere a note stands for them."""
     strict_schemas: bool = False
     structured_output: bool = True
-    thinking: tuple[str, ...] | None = None
+    thinking: tuple[str, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(tuple))
     """Efforts the model knows; None: unknown, sent as they are."""
     call_id_pattern: str = r"[A-Za-z0-9_-]{1,64}"
     tool_name_pattern: str = r"[A-Za-z0-9_-]{1,64}"
@@ -55,6 +60,22 @@ class Prices:
     output: int
     cache_read: int | None = None
     cache_write: int | None = None
+
+
+def price(usage: Usage, prices: Prices | None) -> Cost | None:
+    """What `usage` costs, in whole millionths rounded half to even; None when a price or a token count is unknown."""
+    if prices is None or usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    cached, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
+    read_price = prices.input if prices.cache_read is None else prices.cache_read
+    write_price = prices.input if prices.cache_write is None else prices.cache_write
+    millionths = (
+        (usage.input_tokens - cached - written) * prices.input
+        + cached * read_price
+        + written * write_price
+        + usage.output_tokens * prices.output
+    )
+    return Cost(micros=round(Fraction(millionths, 1_000_000)), currency=prices.currency, prices=prices.id)
 
 
 @attrs.frozen(kw_only=True)

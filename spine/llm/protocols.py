@@ -22,22 +22,37 @@ __all__ = ["Adapter", "AdapterFactory", "Body", "Decoder", "ProviderSettings", "
 @attrs.frozen(kw_only=True)
 class Body:
     """An encoded request. `path` is appended to the base URL; `headers` hold no secret; `losses` name, in one
-    sentence each, what the target could not be told."""
+    sentence each, what the target could not be told; `names` map tool names as written back to the registered ones,
+    for those that the target's grammar refuses."""
 
     path: str
     content: bytes
     headers: Mapping[str, str] = attrs.field(factory=dict)
     losses: tuple[str, ...] = ()
+    names: Mapping[str, str] = attrs.field(factory=dict)
 
 
 class Decoder(Protocol):
     """Sans-IO: bytes of one response body in, chunks out, in the same way for every cut of the bytes."""
 
+    @property
+    def is_done(self) -> bool:
+        """Whether the protocol's last word was seen: what may still come can only be a fault."""
+
+    @property
+    def error(self) -> ProviderError | None:
+        """What ended the answer as a failure; None while it goes well."""
+
     def feed(self, data: bytes) -> tuple[Chunk, ...]:
-        """Take the next bytes. Raises `ProviderError` for an error in the stream or broken grammar, and ever after."""
+        """Take the next bytes; `b""` says that the body has ended, and gives what was held back.
+
+        Raises `ProviderError` for an error in the stream or broken grammar, and ever after. Chunks that came before
+        it in the same piece are handed out first: then `error` is set, and the next call raises it.
+        """
 
     def finish(self) -> ModelResponse:
-        """The body ended. Returns the one response, or raises `ProviderError` (`stream_truncated` without an end)."""
+        """The body ended (said by `feed(b"")` or here). Returns the one response, or raises `ProviderError`
+        (`stream_truncated` without an end)."""
 
 
 class WireProtocol(Protocol):

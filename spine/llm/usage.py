@@ -1,5 +1,7 @@
 """What an answer used and what it cost (floor 3)."""
 
+from typing import Any
+
 import attrs
 
 from spine.values import EMPTY_OBJECT, JsonObject, freeze_object
@@ -46,7 +48,7 @@ _COUNTS = (
 
 def add_usage(left: Usage, right: Usage) -> Usage:
     """The sum, field by field; a field that neither reported stays None. `raw` is dropped."""
-    counts: dict[str, int | None] = {}
+    counts: dict[str, Any] = {}
     for name in _COUNTS:
         a, b = getattr(left, name), getattr(right, name)
         counts[name] = b if a is None else a if b is None else a + b

@@ -1,0 +1,106 @@
+"""What an agent is (floor 6): a frozen value that holds nothing that runs and is safe to import."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from spine.codec import Codec
+from spine.errors import LimitUnavailable, UsageError
+from spine.functions import FunctionTool, as_tool
+from spine.llm.request import Route, Thinking
+from spine.tools import Approval, Tool
+from spine.values import EMPTY_OBJECT, Digest, JsonObject, digest, encode, freeze_object
+
+__all__ = ["Agent", "Limits"]
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """Budgets of one turn. `steps` is how many requests it may make; the others cannot be checked yet."""
+
+    steps: int = attrs.field(default=50)
+    cost: str | None = None
+    tokens: int | None = None
+    wall_s: float | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.steps) is not int or self.steps < 1:
+            raise UsageError(f"limit steps is {self.steps!r}; it must be a positive whole number")
+        for name in ("cost", "tokens", "wall_s"):
+            if getattr(self, name) is not None:
+                raise LimitUnavailable(
+                    f"limit {name} is not available yet; limits on steps are", hint="Limits(steps=20)"
+                )
+
+
+def _model(value: str | Route) -> str:
+    return str(value) if isinstance(value, Route) else value
+
+
+@attrs.frozen
+class Agent:
+    """Which model, with which instructions and tools, within which limits.
+
+    `tools` holds decorated functions and `Tool`s, and names or patterns (`orders.*`, `*`) that select among the tools
+    plugins offer; an agent that names none gets none of those. Opening a session with an agent fills the session's
+    own scope; the agent itself never changes.
+    """
+
+    model: str = attrs.field(converter=_model)
+    """`provider:name`, or an alias of the configuration."""
+    name: str = attrs.field(default="agent", kw_only=True)
+    instructions: str | None = attrs.field(default=None, kw_only=True)
+    """Becomes the prompt section `instructions`, order 10."""
+    tools: tuple[Tool | FunctionTool[..., Any] | str, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    limits: Limits = attrs.field(default=Limits(), kw_only=True)
+    output: Any = attrs.field(default=None, kw_only=True)
+    """A type that the final text must parse to; None for free text."""
+    approval: Approval | None = attrs.field(default=None, kw_only=True)
+    """Overrides every tool's own policy when given."""
+    max_output_tokens: int | None = attrs.field(default=None, kw_only=True)
+    temperature: float | None = attrs.field(default=None, kw_only=True)
+    thinking: Thinking | None = attrs.field(default=None, kw_only=True)
+    provider_options: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object, kw_only=True)
+    metadata: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        Route.parse(self.model) if ":" in self.model else None
+        for tool in self.tools:
+            if not isinstance(tool, str):
+                as_tool(tool)
+
+    def evolve(self, **changes: Any) -> "Agent":
+        """This agent with some fields replaced."""
+        return attrs.evolve(self, **changes)
+
+    @property
+    def own_tools(self) -> tuple[Tool, ...]:
+        """The tools that the agent brings along."""
+        return tuple(as_tool(tool) for tool in self.tools if not isinstance(tool, str))
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        """Names and patterns of tools that plugins offer."""
+        return tuple(tool for tool in self.tools if isinstance(tool, str))
+
+
+def contract(codec: Codec, agent: Agent, route: Route, definitions: Sequence[Tool]) -> Digest:
+    """The digest of all that an agent asks of model and tools; a change of it is recorded when a session goes on."""
+    return digest(
+        encode(
+            {
+                "name": agent.name,
+                "model": str(route),
+                "instructions": agent.instructions,
+                "tools": [_tool_json(codec, tool) for tool in definitions],
+                "selected": list(agent.selected),
+                "parameters": [agent.max_output_tokens, agent.temperature, agent.thinking, agent.provider_options],
+            }
+        )
+    )
+
+
+def _tool_json(codec: Codec, tool: Tool) -> dict[str, Any]:
+    approval = tool.approval if isinstance(tool.approval, str) else "callable"
+    return {**codec.to_json(tool.definition), "effect": tool.effect, "approval": approval, "parallel": tool.parallel}

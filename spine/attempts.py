@@ -1,0 +1,216 @@
+"""One request with its retries (floor 10): the answer's pieces become events, and so does every attempt and wait.
+
+An adapter makes one attempt; whether there is another one is decided here. A retry starts only when nothing visible
+has been passed on. Whatever ends an attempt, what had arrived of it is in the log.
+"""
+
+from contextlib import aclosing
+from typing import Any
+
+from spine.errors import UsageError
+from spine.events import (
+    MessageCommitted,
+    MessageInterrupted,
+    ModelAttemptFailed,
+    ModelAttemptStarted,
+    ModelChunks,
+    StepFailed,
+)
+from spine.llm.assemble import Assembler
+from spine.llm.catalogue import price
+from spine.llm.chunks import Chunk, ProviderEvent
+from spine.llm.errors import Failure, ProviderError, provider_error
+from spine.llm.response import ModelResponse
+from spine.llm.retry import Wait, decide
+from spine.llm.usage import Usage
+from spine.messages import Message, Origin, ToolCallBlock
+from spine.projectors.status import TurnState
+from spine.run import PendingRequest, Run
+from spine.values import StepId
+
+FLUSH_CHUNKS = 64
+FLUSH_S = 0.05
+
+
+class Flow:
+    """The answer that is arriving: folds its chunks, shows them live, and records them per flush.
+
+    A flush happens at 64 chunks, 50 ms after the first unrecorded one, and before any other event of the step.
+    """
+
+    def __init__(self, run: Run, step: StepId, attempt: int) -> None:
+        self._run = run
+        self._clock = run.clock.monotonic
+        self._place = step
+        self._attempt = attempt
+        self._first = 0.0
+        self._chunks: list[Chunk] = []
+        self._offsets: list[int] = []
+        self.assembler = Assembler(step)
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether anything arrived that a person may have seen."""
+        return self.assembler.is_visible
+
+    def add(self, chunk: Chunk) -> None:
+        """Take one chunk; debug events of the provider are not recorded."""
+        self.assembler.add(chunk)
+        for watcher in self._run.on_chunk:
+            watcher(chunk)
+        if type(chunk) is ProviderEvent:
+            return
+        now = self._clock()
+        if not self._chunks:
+            self._first = now
+        self._chunks.append(chunk)
+        self._offsets.append(int((now - self._first) * 1000))
+        if len(self._chunks) >= FLUSH_CHUNKS or now - self._first >= FLUSH_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Record what arrived since the last flush."""
+        if self._chunks:
+            offsets = tuple(self._offsets) if any(self._offsets) else ()
+            event = ModelChunks(chunks=tuple(self._chunks), attempt=self._attempt, offsets=offsets)
+            self._chunks, self._offsets = [], []
+            self._run.append(event, place=self._place)
+
+    def flush_if_due(self) -> None:
+        """Flush when the first unrecorded chunk is 50 ms old."""
+        if self._chunks and self._clock() - self._first >= FLUSH_S:
+            self.flush()
+
+    def partial(self, origin: Origin) -> Message | None:
+        """What has arrived so far, None when that is nothing."""
+        message = self.assembler.message(origin)
+        return message if message.content else None
+
+
+def origin_of(pending: PendingRequest, assembler: Assembler) -> Origin:
+    """Who answers a request, as far as the provider has said."""
+    selection = pending.target.selection
+    route = pending.request.route
+    model = assembler.model if assembler.model != route.model else None
+    return Origin(protocol=selection.protocol, route=str(route), model=model, response_id=assembler.response_id)
+
+
+async def answer(run: Run, turn: TurnState, pending: PendingRequest) -> None:
+    """Get the answer to a durable request: ends with `message.committed` or `step.failed` in the log.
+
+    Cancellation passes through; `run.flow` then holds what had arrived.
+    """
+    step, attempt = turn.step, turn.attempt
+    while True:
+        flow = run.flow = Flow(run, step, attempt)
+        try:
+            response = await _one_attempt(pending, flow)
+        except ProviderError as error:
+            delay = _attempt_failed(run, pending, flow, step, attempt, error.failure)
+        else:
+            _commit_message(run, pending, flow, response, step)
+            return
+        if delay is None:
+            return
+        await run.log.commit()
+        await run.clock.sleep(delay)
+        attempt += 1
+        run.append(ModelAttemptStarted(attempt=attempt), place=step)
+        await run.log.commit()
+
+
+async def _one_attempt(pending: PendingRequest, flow: Flow) -> ModelResponse:
+    response: ModelResponse | None = None
+    try:
+        async with aclosing(pending.target.adapter.stream(pending.request)) as stream:  # type: ignore[type-var]
+            async for item in stream:
+                if response is not None:
+                    raise _broken_contract(f"sent {type(item).__name__} after its response")
+                if type(item) is ModelResponse:
+                    response = item
+                else:
+                    flow.add(item)  # type: ignore[arg-type]
+    except (
+        ProviderError,
+        UsageError,
+    ):  # the latter is the caller's mistake (a script that ran out), not the provider's
+        raise
+    except Exception as exc:
+        raise _broken_contract(f"raised {type(exc).__name__}: {exc}") from exc
+    if response is None:
+        raise _broken_contract("ended without a response")
+    if not _is_fold(response.message, flow.assembler.message()):
+        raise _broken_contract("gave a message that is not the fold of its chunks")
+    return response
+
+
+def _broken_contract(what: str) -> ProviderError:
+    return provider_error("protocol_error", f"the adapter {what[:500]}", retryable=False)
+
+
+def _is_fold(message: Message, fold: Message) -> bool:
+    return len(message.content) == len(fold.content) and all(
+        _same_block(a, b) for a, b in zip(message.content, fold.content, strict=True)
+    )
+
+
+def _same_block(a: Any, b: Any) -> bool:
+    if type(a) is ToolCallBlock and type(b) is ToolCallBlock:  # ids differ: the step is known only here
+        return (a.name, a.arguments, a.arguments_text) == (b.name, b.arguments, b.arguments_text)
+    return bool(a == b)
+
+
+def _attempt_failed(
+    run: Run, pending: PendingRequest, flow: Flow, step: StepId, attempt: int, failure: Failure
+) -> float | None:
+    """Record a failed attempt; the delay before the next one, or None when the step failed with it."""
+    flow.flush()
+    verdict = decide(run.policy, failure, attempt, visible=flow.is_visible, random=run.random)
+    delay = verdict.delay_s if isinstance(verdict, Wait) else None
+    usage = flow.assembler.usage or Usage()
+    run.append(ModelAttemptFailed(attempt=attempt, failure=failure, delay_s=delay, usage=usage), place=step)
+    run.flow = None
+    if delay is None:
+        if flow.is_visible:
+            partial = flow.partial(origin_of(pending, flow.assembler))
+            note = f"the answer broke off: {failure.category}"
+            run.append(MessageInterrupted(message=partial, cause="failed", failure=failure, note=note), place=step)
+        run.append(StepFailed(failure=failure), place=step)
+        run.pending = None
+    return delay
+
+
+def _commit_message(run: Run, pending: PendingRequest, flow: Flow, response: ModelResponse, step: StepId) -> None:
+    if run.strict and response.usage.malformed:
+        failure = Failure(category="protocol_error", message="the provider's usage is malformed (strict mode)")
+        _attempt_failed(run, pending, flow, step, run.policy.attempts, failure)
+        return
+    flow.flush()
+    assembler = flow.assembler
+    assembler.model = response.model or assembler.model
+    assembler.response_id = response.response_id or assembler.response_id
+    message = assembler.message(origin_of(pending, assembler))
+    committed = MessageCommitted(
+        message=message,
+        stop_reason=response.stop_reason,
+        raw_stop_reason=response.raw_stop_reason,
+        usage=response.usage,
+        cost=price(response.usage, pending.target.prices),
+        metadata=response.metadata,
+    )
+    run.append(committed, place=step)
+    run.flow = run.pending = None
+
+
+def crashed_partial(run: Run, turn: TurnState) -> tuple[bool, Message | None]:
+    """Whether an earlier process recorded chunks of the open request, and what they make."""
+    assembler = Assembler(turn.step)
+    found = False
+    for event in run.log.read(after=turn.requested, types=("model.chunks", "model.attempt_failed")):
+        if event.type == "model.attempt_failed":
+            assembler, found = Assembler(turn.step), False
+            continue
+        found = True
+        for chunk in event.data.chunks:
+            assembler.add(chunk)
+    return found, assembler.message() if assembler.is_visible else None

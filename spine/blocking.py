@@ -1,0 +1,193 @@
+"""The same words without await (floor 12), for scripts, notebooks and threads.
+
+A blocking runtime has an event loop of its own in a thread of its own, so it also works where a loop is running.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import TracebackType
+from typing import Any, TypeVar
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from spine import runtime as awaiting
+from spine.agent import Agent
+from spine.log import SessionLog
+from spine.plugins import PluginInfo
+from spine.projectors.model_history import History
+from spine.projectors.transcript import Transcript
+from spine.projectors.usage import UsageReport
+from spine.session import Input
+from spine.session import Session as AwaitingSession
+from spine.session import TurnStream as AwaitingStream
+from spine.store import SessionInfo
+from spine.turn import Turn
+from spine.values import SessionId
+
+__all__ = ["Runtime", "Session", "TurnStream"]
+
+T = TypeVar("T")
+
+
+class Runtime(AbstractContextManager["Runtime"]):
+    """`spine.Runtime` without await; use it as `with Runtime.open(…) as runtime`."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        """Prefer `Runtime.open`."""
+        self._options = options
+        self._stack = ExitStack()
+        self._portal: BlockingPortal | None = None
+        self._runtime: awaiting.Runtime | None = None
+
+    @classmethod
+    def open(cls, store: Any = None, **options: Any) -> "Runtime":
+        """As `spine.Runtime.open`; `backend` chooses the event loop (asyncio or trio)."""
+        return cls({"store": store, **options})
+
+    def __enter__(self) -> "Runtime":
+        options = dict(self._options)
+        with ExitStack() as stack:
+            portal = stack.enter_context(start_blocking_portal(options.pop("backend", "asyncio")))
+            made = portal.call(lambda: awaiting.Runtime.open(**options))
+            self._runtime = stack.enter_context(portal.wrap_async_context_manager(made))
+            self._portal, self._stack = portal, stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return self._stack.__exit__(kind, error, trace)
+
+    def _call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        if self._portal is None:
+            raise RuntimeError("the runtime is not entered; use `with Runtime.open(…) as runtime`")
+        return self._portal.call(lambda: function(*arguments, **options))
+
+    @property
+    def awaiting(self) -> awaiting.Runtime:
+        """The runtime behind this one."""
+        if self._runtime is None:
+            raise RuntimeError("the runtime is not entered; use `with Runtime.open(…) as runtime`")
+        return self._runtime
+
+    def session(self, id: str, agent: Agent, **options: Any) -> "Session":
+        """As `spine.Runtime.session`."""
+        return Session(self._call(self.awaiting.session, id, agent, **options), self._call)
+
+    def create_session(self, id: str, agent: Agent, **options: Any) -> "Session":
+        """As `spine.Runtime.create_session`."""
+        return Session(self._call(self.awaiting.create_session, id, agent, **options), self._call)
+
+    def open_session(self, id: str, agent: Agent, **options: Any) -> "Session":
+        """As `spine.Runtime.open_session`."""
+        return Session(self._call(self.awaiting.open_session, id, agent, **options), self._call)
+
+    def sessions(self) -> list[SessionInfo]:
+        """As `spine.Runtime.sessions`."""
+        return list(self._call(self.awaiting.sessions))
+
+    @property
+    def plugins(self) -> tuple[PluginInfo, ...]:
+        """As `spine.Runtime.plugins`."""
+        return self.awaiting.plugins
+
+
+class Session:
+    """`spine.session.Session` without await."""
+
+    def __init__(self, session: AwaitingSession, call: Callable[..., Any]) -> None:
+        self._session = session
+        self._call = call
+
+    @property
+    def id(self) -> SessionId:
+        """The session's id."""
+        return self._session.id
+
+    @property
+    def turn(self) -> Turn | None:
+        """The open turn, or else the last one."""
+        return self._call(lambda: self._session.turn)  # type: ignore[no-any-return]
+
+    @property
+    def log(self) -> SessionLog:
+        """The session's log; its awaiting methods belong to the runtime's thread."""
+        return self._session.log
+
+    def run(self, input: Input, **options: Any) -> Turn:
+        """Run a turn to its end, or until it waits for people."""
+        return self._call(self._session.run, input, **options)  # type: ignore[no-any-return]
+
+    @contextmanager
+    def stream(self, input: Input, **options: Any) -> Iterator["TurnStream"]:
+        """Run a turn and watch it; leaving the block early cancels it."""
+        portal: BlockingPortal = self._call.__self__._portal  # type: ignore[attr-defined]
+        with portal.wrap_async_context_manager(self._session.stream(input, **options)) as stream:
+            yield TurnStream(stream, self._call)
+
+    def submit(self, input: Input, **options: Any) -> int:
+        """Accept an input durably; the turn runs in the background."""
+        return self._call(self._session.submit, input, **options)  # type: ignore[no-any-return]
+
+    def steer(self, input: Input) -> int:
+        """Give the running turn an input, which it takes at its next step."""
+        return self._call(self._session.steer, input)  # type: ignore[no-any-return]
+
+    def cancel(self, cause: str = "cancelled", *, by: str | None = None) -> None:
+        """Ask the open turn to stop."""
+        self._call(self._session.cancel, cause, by=by)
+
+    def resume(self, **options: Any) -> Turn | None:
+        """Go on with a turn that was not finished."""
+        return self._call(self._session.resume, **options)  # type: ignore[no-any-return]
+
+    def retry(self, **options: Any) -> Turn:
+        """Run the input of a failed or cancelled turn again."""
+        return self._call(self._session.retry, **options)  # type: ignore[no-any-return]
+
+    def approve(self, id: str, *, by: str, **options: Any) -> Turn:
+        """Allow a waiting call and go on."""
+        return self._call(self._session.approve, id, by=by, **options)  # type: ignore[no-any-return]
+
+    def deny(self, id: str, *, by: str, **options: Any) -> Turn:
+        """Decline a waiting call and go on."""
+        return self._call(self._session.deny, id, by=by, **options)  # type: ignore[no-any-return]
+
+    def history(self) -> History:
+        """The messages a model would be shown now."""
+        return self._call(self._session.history)  # type: ignore[no-any-return]
+
+    def transcript(self) -> Transcript:
+        """What a person saw."""
+        return self._call(self._session.transcript)  # type: ignore[no-any-return]
+
+    def usage(self) -> UsageReport:
+        """Tokens and cost by model and step."""
+        return self._call(self._session.usage)  # type: ignore[no-any-return]
+
+
+class TurnStream:
+    """`spine.session.TurnStream` without await."""
+
+    def __init__(self, stream: AwaitingStream, call: Callable[..., Any]) -> None:
+        self._stream = stream
+        self._call = call
+
+    @property
+    def turn(self) -> Turn | None:
+        """The turn, once it ended."""
+        return self._stream.turn
+
+    def text(self) -> Iterator[str]:
+        """Pieces of the answer's text as they arrive."""
+        return self._each(self._stream.text())
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._each(self._stream.__aiter__())
+
+    def _each(self, items: Any) -> Iterator[Any]:
+        while True:
+            try:
+                yield self._call(items.__anext__)
+            except StopAsyncIteration:
+                return

@@ -1,0 +1,412 @@
+"""The calls of one message (floor 10): prepared in order, run in groups, every result an event.
+
+Neighbouring parallel tools form a group. In a group all waterfalls run first; starts are recorded in call order and
+durable before a handler runs; completions are recorded as they come, with no await between a handler's return and its
+event. Calls that need a person let the others of their group finish, then the turn is suspended.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import anyio
+import attrs
+
+from spine import outcomes
+from spine.errors import PluginFailed
+from spine.events import (
+    ApprovalRequested,
+    Change,
+    FieldChange,
+    Patch,
+    ToolCompleted,
+    ToolProgress,
+    ToolResolved,
+    ToolRevised,
+    ToolStarted,
+    TurnSuspended,
+)
+from spine.execution import Executed, ToolContext, execute, validate
+from spine.hooks import Ask, Deny, HookChange, HookContext, waterfall
+from spine.messages import ToolCallBlock, ToolResultBlock
+from spine.projectors.status import ApprovalState, CallState, TurnState
+from spine.recovery import resolve
+from spine.run import Run, patches
+from spine.tools import Tool, ToolInvocation, ToolOutcome
+from spine.values import CallId, Digest, JsonObject, StepId, digest, encode
+
+
+@attrs.frozen
+class _Ready:
+    """A call that may run."""
+
+    tool: Tool
+    invocation: ToolInvocation
+    patches: tuple[Patch, ...] = ()
+    resumes: bool = False
+    """`tool.started` is in the log already: recovery runs the call again."""
+
+
+@attrs.frozen
+class _Done:
+    """A call that has its outcome without running."""
+
+    call: ToolCallBlock
+    outcome: ToolOutcome
+
+
+@attrs.frozen
+class _Waits:
+    """A call that a person must allow. `request` None: it was asked before and is still open."""
+
+    request: ApprovalRequested | None
+    id: str
+
+
+_Prepared = _Ready | _Done | _Waits
+
+
+async def settle_calls(run: Run, turn: TurnState) -> None:
+    """Give each call of the last message its result, or suspend the turn for those that wait for a person."""
+    step = turn.step
+    if turn.ending != "run":
+        stop_reason = turn.answer[1].stop_reason if turn.answer else "unknown"
+        for call in _unanswered(turn):
+            _complete(run, step, call.block, not_started_after(stop_reason))
+        return
+    for group in _groups(run, _unanswered(turn)):
+        context = run.context(turn, step, run.route)
+        prepared = [await _prepare(run, turn, call, context) for call in group]
+        await _run_group(run, turn, step, prepared, context)
+        waiting = tuple(item.id for item in prepared if isinstance(item, _Waits))
+        if waiting:
+            run.append(TurnSuspended(approvals=waiting), place=turn.id)
+            await run.log.commit()
+            return
+
+
+def not_started_after(stop_reason: str) -> ToolOutcome:
+    """The outcome of a call whose message was cut by its ending."""
+    if stop_reason == "max_tokens":
+        return outcomes.not_started("max_tokens")
+    return outcomes.not_started("ending", stop_reason=stop_reason)
+
+
+def _unanswered(turn: TurnState) -> list[CallState]:
+    return [call for call in turn.calls.values() if call.outcome is None]
+
+
+def _groups(run: Run, calls: Sequence[CallState]) -> Iterator[list[CallState]]:
+    group: list[CallState] = []
+    for call in calls:
+        tool = _tool(run, call.block.name)
+        is_parallel = tool is not None and tool.parallel
+        if group and not is_parallel:
+            yield group
+            group = []
+        group.append(call)
+        if not is_parallel:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _tool(run: Run, name: str) -> Tool | None:
+    entry = run.capabilities.tools.get(name) if run.capabilities else None
+    return entry.value if entry is not None and isinstance(entry.value, Tool) else None
+
+
+# ---------------------------------------------------------------------------------------------------- preparing
+
+
+async def _prepare(run: Run, turn: TurnState, call: CallState, context: HookContext) -> _Prepared:
+    block = call.block
+    tool = _tool(run, block.name)
+    if tool is None or block.name not in context.tools:
+        return _Done(block, outcomes.unknown_tool(block.name, context.tools))
+    if call.started is not None:
+        return await _recover(run, turn, call, call.started, tool)
+    if block.arguments is None:
+        return _Done(block, outcomes.unreadable_arguments(block.arguments_text or ""))
+    problem = validate(tool, block.arguments)
+    if problem is not None:
+        return _Done(block, outcomes.invalid_arguments(problem))
+    asked = run.log.status.approvals.get(call.approval) if call.approval else None
+    if asked is not None and asked.decision is None:
+        return _Waits(None, asked.request.id)
+    if asked is not None:
+        decided = _decided(run, tool, block, asked)
+        if decided is not None:
+            return decided
+    return await _ask_hooks(run, tool, block, context, asked)
+
+
+def _decided(run: Run, tool: Tool, block: ToolCallBlock, asked: ApprovalState) -> _Prepared | None:
+    """What an approval's decision gives; None when tool, policy or plugins changed since, so that it no longer fits."""
+    decision, request = asked.decision, asked.request
+    if decision is not None and decision.decision == "denied":
+        return _Done(block, outcomes.denied(decision.reason))
+    if approval_hash(run, tool, request.arguments) != request.hash:
+        return None
+    invocation = ToolInvocation(id=block.id, name=block.name, arguments=request.arguments, requested=block)
+    return _Ready(tool, invocation, request.patches)
+
+
+async def _ask_hooks(
+    run: Run, tool: Tool, block: ToolCallBlock, context: HookContext, stale: ApprovalState | None
+) -> _Prepared:
+    given = ToolInvocation(id=block.id, name=block.name, arguments=block.arguments or JsonObject(), requested=block)
+    allowed = (ToolInvocation, Deny, Ask, ToolOutcome)
+    chain = run.hooks.chain("spine_pre_execute")
+    result, changes = await waterfall(
+        chain, "spine_pre_execute", "call", given, allowed, {"context": context}, run.watch
+    )
+    applied = patches(changes, _argument_changes)
+    match result:
+        case Deny(reason):
+            return _Done(block, outcomes.denied(reason, by="plugin"))
+        case ToolOutcome():
+            return _Done(block, result)
+        case Ask(reason):
+            last = changes[-1].new if changes else given
+            return _wait(run, tool, block, last.arguments, applied, reason, stale)
+    problem = None if result is given else _check_invocation(tool, given, result)
+    if problem is not None:
+        return _Done(block, outcomes.invalid_arguments(problem))
+    if _policy(run, tool)(result) == "ask":
+        return _wait(run, tool, block, result.arguments, applied, tool.approval_reason, stale)
+    return _Ready(tool, result, applied)
+
+
+def _check_invocation(tool: Tool, given: ToolInvocation, result: ToolInvocation) -> str | None:
+    if (result.id, result.name) != (given.id, given.name):
+        return f"a plugin changed the call itself, from {given.name} to {result.name}; only its arguments may change"
+    return validate(tool, result.arguments)
+
+
+def _argument_changes(change: HookChange[ToolInvocation]) -> tuple[Change, ...]:
+    if change.new.arguments == change.old.arguments:
+        return ()
+    return (FieldChange(field="arguments", value=change.new.arguments),)
+
+
+def _policy(run: Run, tool: Tool) -> Any:
+    entry = run.registries.policies.resolve(run.scope).entries.get(tool.name)
+    chosen = run.agent.approval or (entry.value if entry is not None else tool.approval)
+    return chosen if callable(chosen) else lambda _: chosen
+
+
+def _wait(
+    run: Run,
+    tool: Tool,
+    block: ToolCallBlock,
+    arguments: JsonObject,
+    applied: tuple[Patch, ...],
+    reason: str | None,
+    stale: ApprovalState | None,
+) -> _Waits:
+    request = ApprovalRequested(
+        id=f"a{len(run.log.status.approvals) + 1}",
+        call=block.id,
+        hash=approval_hash(run, tool, arguments),
+        name=block.name,
+        arguments=arguments,
+        patches=applied,
+        reason=reason,
+        replaces=stale.request.id if stale is not None else None,
+    )
+    run.append(request, place=StepId(block.id.partition("c")[0]))
+    return _Waits(request, request.id)
+
+
+def approval_hash(run: Run, tool: Tool, arguments: JsonObject) -> Digest:
+    """What an approval is bound to: the tool, its schema, effective arguments, policy, and plugin versions."""
+    policy = tool.approval if isinstance(tool.approval, str) else "callable"
+    bound = {
+        "tool": run.log.codec.to_json(tool.definition),
+        "effect": tool.effect,
+        "owner": tool.owner,
+        "arguments": arguments,
+        "policy": policy,
+        "plugins": dict(run.plugins),
+    }
+    return digest(encode(bound))
+
+
+# ------------------------------------------------------------------------------------------------------ running
+
+
+async def _run_group(
+    run: Run, turn: TurnState, step: StepId, prepared: Sequence[_Prepared], context: HookContext
+) -> None:
+    ready = [item for item in prepared if isinstance(item, _Ready)]
+    for item in ready:
+        if not item.resumes:
+            run.append(_started(item), place=step)
+    done = [item for item in prepared if isinstance(item, _Done)]
+    for answered in done:
+        _complete(run, step, answered.call, answered.outcome)
+    for answered in done:
+        await _revise(run, turn, step, _invocation(answered.call), answered.outcome, context)
+    if not ready:
+        return
+    await run.log.commit()
+    if len(ready) == 1:
+        await _run_one(run, turn, step, ready[0], context)
+        return
+    failures: list[PluginFailed] = []
+    async with anyio.create_task_group() as group:
+        for item in ready:
+            group.start_soon(_run_contained, run, turn, step, item, context, failures)
+    if failures:
+        raise failures[0]
+
+
+def _started(item: _Ready) -> ToolStarted:
+    call = item.invocation
+    written = call.requested.arguments
+    return ToolStarted(
+        call=call.id,
+        name=call.name,
+        arguments=call.arguments,
+        requested=None if written == call.arguments else written,
+        patches=item.patches,
+        effect=item.tool.effect,
+    )
+
+
+async def _run_contained(
+    run: Run, turn: TurnState, step: StepId, item: _Ready, context: HookContext, failures: list[PluginFailed]
+) -> None:
+    # A hook that fails for one call must not cancel its siblings' handlers.
+    try:
+        await _run_one(run, turn, step, item, context)
+    except PluginFailed as error:
+        failures.append(error)
+
+
+async def _run_one(run: Run, turn: TurnState, step: StepId, item: _Ready, context: HookContext) -> None:
+    call = item.invocation
+    executed = await execute(
+        item.tool, call.arguments, tool_context(run, step, call), workers=run.workers, clock=run.clock.monotonic
+    )
+    _complete(run, step, call.requested, executed)
+    await _revise(run, turn, step, call, executed.outcome, context)
+
+
+def tool_context(run: Run, step: StepId, call: ToolInvocation) -> ToolContext[Any]:
+    """What a handler is given besides its arguments."""
+
+    def progress(text: str | None = None, data: Any = None) -> None:
+        run.append(ToolProgress(call=call.id, text=text, data=data), place=step)
+
+    return ToolContext(
+        deps=run.deps,
+        session=run.log.session,
+        call=call.id,
+        metadata=run.metadata,
+        report=progress,
+        secrets=run.secrets,
+    )
+
+
+def _complete(run: Run, step: StepId, call: ToolCallBlock, result: ToolOutcome | Executed) -> None:
+    """Record a call's outcome; no await stands between a handler's return and this."""
+    if isinstance(result, Executed):
+        if result.overflow is not None:
+            run.log.put(result.overflow, place=step)
+        result = result.outcome
+    run.append(completed(call, result), place=step)
+
+
+def completed(call: ToolCallBlock, outcome: ToolOutcome) -> ToolCompleted:
+    """The event that answers a call with an outcome."""
+    return ToolCompleted(
+        result=_result(call.id, call.name, outcome),
+        status=outcome.status,
+        error=outcome.error,
+        truncated=outcome.truncated,
+        duration_s=outcome.duration_s,
+        usage=outcome.usage,
+    )
+
+
+def _result(call: CallId, name: str, outcome: ToolOutcome) -> ToolResultBlock:
+    return ToolResultBlock(call_id=call, name=name, content=outcome.content, is_error=outcome.status != "ok")
+
+
+def _invocation(block: ToolCallBlock) -> ToolInvocation:
+    return ToolInvocation(id=block.id, name=block.name, arguments=block.arguments or JsonObject(), requested=block)
+
+
+# -------------------------------------------------------------------------------------------- what the model sees
+
+
+async def _revise(
+    run: Run, turn: TurnState, step: StepId, call: ToolInvocation, outcome: ToolOutcome, context: HookContext
+) -> None:
+    chain = run.hooks.chain("spine_post_execute")
+    if not chain:
+        return
+    arguments = {"call": call, "context": context}
+    revised, changes = await waterfall(
+        chain, "spine_post_execute", "outcome", outcome, (ToolOutcome,), arguments, run.watch
+    )
+    applied = patches(changes, lambda change: _outcome_changes(run, change))
+    if applied:
+        run.append(ToolRevised(result=_result(call.id, call.name, revised), patches=applied), place=step)
+
+
+def _outcome_changes(run: Run, change: HookChange[ToolOutcome]) -> tuple[Change, ...]:
+    old, new = run.log.codec.to_json(change.old), run.log.codec.to_json(change.new)
+    return tuple(
+        FieldChange(field=name, value=new.get(name))
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name) and name != "content"
+    ) + ((FieldChange(field="content"),) if change.old.content != change.new.content else ())
+
+
+async def revise_unshown(run: Run, turn: TurnState) -> None:
+    """After a restart: ask `spine_post_execute` again for outcomes that no request has shown yet."""
+    context = run.context(turn, turn.step, run.route)
+    for call in turn.calls.values():
+        if call.outcome is not None and not call.revised:
+            await _revise(run, turn, turn.step, _invocation(call.block), call.outcome, context)
+
+
+# ----------------------------------------------------------------------------------------------------- recovery
+
+
+async def _recover(run: Run, turn: TurnState, call: CallState, started: ToolStarted, tool: Tool) -> _Prepared:
+    """A call that an earlier process started: run it again, ask the tool, or tell the model the truth."""
+    step, block = turn.step, call.block
+    invocation = ToolInvocation(id=block.id, name=block.name, arguments=started.arguments, requested=block)
+    decision = resolve(started.effect, can_reconcile=tool.reconcile is not None)
+    if decision == "reconcile" and tool.reconcile is not None:
+        check = tool.evolve(handler=tool.reconcile)
+        executed = await execute(
+            check,
+            started.arguments,
+            tool_context(run, step, invocation),
+            workers=run.workers,
+            clock=run.clock.monotonic,
+        )
+        if executed.outcome.status == "ok":
+            run.append(ToolResolved(call=block.id, decision="reconciled"), place=step)
+            return _Done(block, executed.outcome)
+        decision = "interrupt"
+    if decision == "rerun":
+        run.append(ToolResolved(call=block.id, decision="rerun", reason=started.effect), place=step)
+        return _Ready(tool, invocation, started.patches, resumes=True)
+    run.append(ToolResolved(call=block.id, decision="interrupted", reason=started.effect), place=step)
+    return _Done(block, outcomes.interrupted("crashed"))
+
+
+Stopped = Literal["cancelled", "crashed"]
+
+
+def stop_calls(run: Run, turn: TurnState, cause: Stopped) -> None:
+    """Close every open call: started ones as interrupted, the others as not started."""
+    for call in _unanswered(turn):
+        outcome = outcomes.not_started("cancelled") if call.started is None else outcomes.interrupted(cause)
+        _complete(run, turn.step, call.block, outcome)

@@ -1,0 +1,149 @@
+"""What a step may use (floor 9): one frozen snapshot of sections and tools, taken before the request.
+
+The snapshot is by reference: it is made anew only when something in the scope's chain moved, and what a running step
+holds never changes under it.
+"""
+
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import attrs
+
+from spine.agent import Agent
+from spine.errors import HookMisused, ToolUnknown
+from spine.messages import SystemBlock
+from spine.scope import Contribution, Registries, Scope
+from spine.sections import DynamicContext, Section, SectionContext, StaticContext
+from spine.tools import ServerTool, Tool, ToolDefinition
+from spine.values import clean_text
+
+TokenCounter = Callable[[str], int]
+
+
+def estimate_tokens(text: str) -> int:
+    """The documented default: one token for each four characters, rounded up."""
+    return (len(text) + 3) // 4
+
+
+@attrs.frozen(eq=False)
+class Capabilities:
+    """Tools by name and sections in order, each with its owner and layer."""
+
+    tools: Mapping[str, Contribution[Tool | ServerTool]]
+    definitions: tuple[ToolDefinition | ServerTool, ...]
+    sections: tuple[Contribution[Section], ...]
+    hidden_tools: tuple[Contribution[Tool | ServerTool], ...] = ()
+    hidden_sections: tuple[Contribution[Section], ...] = ()
+
+
+def snapshot(registries: Registries, scope: Scope, agent: Agent) -> Capabilities:
+    """What `agent` may use in `scope` now. Raises `ToolUnknown` for a name the agent selects and nobody offers.
+
+    Tools of the session's own scope and those that code added to a scope need no naming; what plugins offer is taken
+    only when the agent names it.
+    """
+    resolved = registries.tools.resolve(scope)
+    chosen: dict[str, Contribution[Tool | ServerTool]] = {}
+    for name, entry in resolved.entries.items():
+        if not is_plugin(entry.owner) or any(fnmatch.fnmatchcase(name, pattern) for pattern in agent.selected):
+            chosen[name] = entry
+    for pattern in agent.selected:
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in resolved.entries):
+            offered = ", ".join(resolved.entries) or "none"
+            raise ToolUnknown(
+                f'agent "{agent.name}" names the tool "{pattern}", which nobody offers; there are: {offered}'
+            )
+    sections = registries.sections.resolve(scope)
+    ordered = sorted(sections.entries.values(), key=lambda entry: (entry.value.order, entry.name))
+    return Capabilities(
+        tools=MappingProxyType(chosen),
+        definitions=tuple(_definition(chosen[name].value) for name in sorted(chosen)),
+        sections=tuple(ordered),
+        hidden_tools=tuple(resolved.hidden),
+        hidden_sections=tuple(sections.hidden),
+    )
+
+
+def is_plugin(owner: str) -> bool:
+    """Whether an owner is a plugin, `name@version`, and not the application's own code."""
+    return "@" in owner
+
+
+def _definition(tool: Tool | ServerTool) -> ToolDefinition | ServerTool:
+    return tool.definition if isinstance(tool, Tool) else tool
+
+
+# ------------------------------------------------------------------------------------------------------ sections
+
+
+class SectionRenderer:
+    """Renders the sections of one session: static ones once per snapshot and route, dynamic ones each step."""
+
+    def __init__(self, count: TokenCounter = estimate_tokens) -> None:
+        self._count = count
+        self._static: dict[tuple[int, StaticContext], SystemBlock] = {}
+        self._of: Capabilities | None = None
+        self._last: tuple[SystemBlock, ...] = ()
+
+    def render(
+        self, capabilities: Capabilities, static: StaticContext, dynamic: Callable[[], DynamicContext]
+    ) -> tuple[SystemBlock, ...]:
+        """The blocks in order; empty ones are left out. The same tuple is returned while nothing changed."""
+        if self._of is not capabilities:
+            self._of, self._static = capabilities, {}
+        blocks = []
+        for entry in capabilities.sections:
+            block = self._block(entry, dynamic()) if entry.value.dynamic else self._kept(entry, static)
+            if block.text:
+                blocks.append(block)
+        if tuple(blocks) != self._last:
+            self._last = tuple(blocks)
+        return self._last
+
+    def _kept(self, entry: Contribution[Section], context: StaticContext) -> SystemBlock:
+        key = (id(entry), context)
+        kept = self._static.get(key)
+        if kept is None:
+            kept = self._static[key] = self._block(entry, context)
+        return kept
+
+    def _block(self, entry: Contribution[Section], context: SectionContext) -> SystemBlock:
+        section = entry.value
+        text = section.render if isinstance(section.render, str) else section.render(context)
+        if not isinstance(text, str):
+            raise HookMisused(
+                f'section "{section.name}" of {entry.owner} rendered {type(text).__name__}; wanted text',
+                plugin=entry.owner,
+                hook="render",
+            )
+        return SystemBlock(
+            name=section.name,
+            source=section.source or entry.owner,
+            text=clean_text(text),
+            order=section.order,
+            priority=section.priority,
+            dynamic=section.dynamic,
+            token_count=self._count(text),
+            metadata=section.metadata,
+        )
+
+
+def trim(
+    blocks: Sequence[SystemBlock], budget: int | None, used: int
+) -> tuple[tuple[SystemBlock, ...], tuple[str, ...]]:
+    """Leave dynamic sections out, lowest priority first, until `used` and the rest fit `budget` tokens.
+
+    Static sections always stay. Returns the blocks kept and the names left out; with no budget nothing is weighed.
+    """
+    if budget is None:
+        return tuple(blocks), ()
+    total = used + sum(block.token_count or 0 for block in blocks)
+    dropped: set[str] = set()
+    for block in sorted((b for b in blocks if b.dynamic), key=lambda b: (b.priority, -b.order, b.name)):
+        if total <= budget:
+            break
+        dropped.add(block.name)
+        total -= block.token_count or 0
+    kept = tuple(block for block in blocks if block.name not in dropped)
+    return (tuple(blocks), ()) if not dropped else (kept, tuple(b.name for b in blocks if b.name in dropped))

@@ -1,0 +1,422 @@
+"""The hooks that plugins implement, and the runners that await them (floor 9).
+
+pluggy finds, orders and checks implementations; the step hooks are awaited here, because pluggy itself would hand back
+coroutines. Order is pluggy's: the plugin registered last is asked first, `tryfirst` and `trylast` respected.
+
+A waterfall hook gets a value and `call_next`. `return await call_next(value)` goes on with the rest and may change the
+value on the way down and up; returning without it replaces the rest; calling it twice is an error, and so is returning
+nothing. Hooks are asked at least once: after a crash, again.
+"""
+
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, Generic, Literal, TypeVar, cast
+
+import attrs
+import pluggy
+
+from spine.errors import HookMisused, HookUnknown, PluginFailed, SpineError
+from spine.llm.errors import Failure
+from spine.llm.request import ModelRequest, Route
+from spine.llm.response import ModelResponse
+from spine.llm.usage import Usage
+from spine.messages import Message
+from spine.projectors.model_history import History
+from spine.tools import ToolInvocation, ToolOutcome
+from spine.values import JsonObject, ScopeId, SessionId, StepId, TurnId, utc
+
+__all__ = [
+    "Ask",
+    "Compact",
+    "Deny",
+    "HookContext",
+    "NextStep",
+    "Stop",
+    "hookimpl",
+]
+
+V = TypeVar("V")
+
+_specification = pluggy.HookspecMarker("spine")
+hookimpl = pluggy.HookimplMarker("spine")
+"""Marks a function as the implementation of the hook it is named after."""
+
+HOOK_TIMEOUT_S = 30.0
+
+
+@attrs.frozen
+class Deny:
+    """The call must not run; the model is told `reason`."""
+
+    reason: str
+
+
+@attrs.frozen
+class Ask:
+    """The call waits for a person; `reason` is shown to them."""
+
+    reason: str
+
+
+@attrs.frozen
+class Stop:
+    """After a failed step: the turn fails."""
+
+
+@attrs.frozen
+class NextStep:
+    """After a failed step: try another step, on `route` when given, after `compaction` when given."""
+
+    route: Route | None = None
+    compaction: "Compact | None" = None
+
+
+@attrs.frozen
+class Compact:
+    """`summary` takes the place of all history up to and including seq `until`."""
+
+    summary: Message
+    until: int
+
+
+@attrs.frozen(kw_only=True)
+class HookContext:
+    """What a step hook may look at; the same fields as a dynamic section's context, and more."""
+
+    session: SessionId
+    scope: ScopeId
+    agent: str
+    turn: TurnId
+    step: StepId
+    route: Route
+    model: str
+    tools: tuple[str, ...]
+    variables: JsonObject
+    metadata: JsonObject
+    usage: Usage
+    """Of the turn so far."""
+    _at: int
+    _view: Callable[[], History]
+
+    @property
+    def now(self) -> datetime:
+        """The recorded time of `turn.started`, in UTC: the same when the session is replayed."""
+        return utc(self._at)
+
+    @property
+    def history(self) -> History:
+        """The messages so far, those of running calls left out."""
+        return self._view()
+
+
+# --------------------------------------------------------------------------------------------- specifications
+
+
+class Specifications:
+    """Every hook there is. A hook's argument may be left out of an implementation's signature."""
+
+    @_specification
+    def spine_register_protocols(self, registrar: Any) -> None:
+        """Once, at start: add `WireProtocol`s and catalogue `Provider`s."""
+
+    @_specification
+    def spine_register_adapters(self, registrar: Any) -> None:
+        """Once, at start: add adapter factories, `registrar.add(factory, provider="acme")`."""
+
+    @_specification
+    def spine_register_tools(self, registrar: Any) -> None:
+        """Once, at start: offer tools; an agent takes those it names."""
+
+    @_specification
+    def spine_register_prompts(self, registrar: Any) -> None:
+        """Once, at start: add prompt `Section`s."""
+
+    @_specification
+    def spine_register_policies(self, registrar: Any) -> None:
+        """Once, at start: add approval policies by tool name, `registrar.add(policy, name="refund")`."""
+
+    @_specification
+    def spine_register_counters(self, registrar: Any) -> None:
+        """Once, at start: add token counters, `registrar.add(counter, name="provider")`."""
+
+    @_specification
+    def spine_register_events(self, registrar: Any) -> None:
+        """Once, at start: declare `EventType`s named `<plugin>.<name>`, with versions and upcasters."""
+
+    @_specification
+    def spine_register_stores(self, registrar: Any) -> None:
+        """Once, at start: add store factories by URL scheme, `registrar.add(factory, name="postgresql")`."""
+
+    @_specification
+    async def spine_pre_step(
+        self, request: ModelRequest, context: HookContext, call_next: Any
+    ) -> "ModelRequest | Compact":
+        """Waterfall, before each request. Returns the request to make, or `Compact`, once, to begin the step again.
+
+        Raising fails the step. Another registered route may be chosen and tools removed; adding tools is refused.
+        """
+        raise NotImplementedError
+
+    @_specification
+    async def spine_post_step(self, response: ModelResponse, context: HookContext) -> Iterable[Any] | None:
+        """Observer, when an answer is recorded and not yet durable. May return events that its plugin declared.
+
+        Raising is contained and recorded as `hook.failed`; the turn goes on.
+        """
+
+    @_specification
+    async def spine_pre_execute(
+        self, call: ToolInvocation, context: HookContext, call_next: Any
+    ) -> "ToolInvocation | Deny | Ask | ToolOutcome":
+        """Waterfall, before a known tool runs with valid arguments. Raising fails the step; nothing runs."""
+        raise NotImplementedError
+
+    @_specification
+    async def spine_post_execute(
+        self, call: ToolInvocation, outcome: ToolOutcome, context: HookContext, call_next: Any
+    ) -> ToolOutcome:
+        """Waterfall over what the model will see of any outcome. A change is `tool.revised`; the fact stays."""
+        raise NotImplementedError
+
+    @_specification
+    async def spine_step_failed(self, error: Failure, context: HookContext, call_next: Any) -> "Stop | NextStep":
+        """Waterfall, after `step.failed`. The core's own answer is `Stop`: the turn fails."""
+        raise NotImplementedError
+
+    @_specification
+    def spine_session_opened(self, registrar: Any) -> None:
+        """When a session is opened: add tools and sections to that session's own scope."""
+
+    @_specification
+    async def spine_event_recorded(self, event: Any) -> None:
+        """Observer with a cursor of its own: each committed event, in order, some time later; cannot append."""
+
+    @_specification
+    def spine_close(self) -> None:
+        """The plugin is unloaded and no snapshot holds it any more."""
+
+
+HOOKS: Mapping[str, Any] = {name: spec for name, spec in vars(Specifications).items() if name.startswith("spine_")}
+WATERFALLS = frozenset(("spine_pre_step", "spine_pre_execute", "spine_post_execute", "spine_step_failed"))
+
+
+# --------------------------------------------------------------------------------------------------- the manager
+
+
+@attrs.frozen
+class _Implementation:
+    plugin: str
+    function: Callable[..., Any]
+    arguments: frozenset[str]
+
+
+class Hooks:
+    """The plugins' implementations, by hook and in order. Names are `plugin@version`."""
+
+    def __init__(self) -> None:
+        self._manager = pluggy.PluginManager("spine")
+        self._manager.add_hookspecs(Specifications)
+        self._chains: dict[str, tuple[_Implementation, ...]] = {}
+
+    def register(self, plugin: Any, name: str) -> None:
+        """Take a plugin in. Raises `HookUnknown` for a hook that does not exist or is of the wrong colour."""
+        for attribute, function in _marked(plugin):
+            _check_implementation(attribute, function, name)
+        try:
+            self._manager.register(plugin, name)
+        except pluggy.PluginValidationError as exc:
+            raise HookUnknown(f'plugin "{name}": {exc}') from exc
+        self._chains.clear()
+
+    def unregister(self, name: str) -> None:
+        """Let a plugin go; steps that run keep the chain they began with."""
+        self._manager.unregister(name=name)
+        self._chains.clear()
+
+    def chain(self, hook: str) -> tuple[_Implementation, ...]:
+        """The implementations of a hook, first asked first."""
+        chain = self._chains.get(hook)
+        if chain is None:
+            found = reversed(getattr(self._manager.hook, hook).get_hookimpls())
+            chain = tuple(_Implementation(i.plugin_name, i.function, frozenset(i.argnames)) for i in found)
+            self._chains[hook] = chain
+        return chain
+
+    def order(self, hook: str) -> tuple[str, ...]:
+        """Names of the plugins that implement a hook, first asked first."""
+        return tuple(implementation.plugin for implementation in self.chain(hook))
+
+    def offered_by(self, name: str) -> tuple[str, ...]:
+        """The hooks that a plugin implements."""
+        return tuple(hook for hook in HOOKS if name in self.order(hook))
+
+    def call(self, hook: str, plugin: str, **arguments: Any) -> None:
+        """Run one plugin's synchronous hook, blaming it when it raises."""
+        for implementation in self.chain(hook):
+            if implementation.plugin == plugin:
+                try:
+                    implementation.function(**_select(arguments, implementation))
+                except SpineError:
+                    raise
+                except Exception as exc:
+                    raise _blame(exc, plugin, hook) from exc
+
+
+def _marked(plugin: Any) -> Iterable[tuple[str, Any]]:
+    for attribute in dir(plugin):
+        function = getattr(plugin, attribute, None)
+        if getattr(function, "spine_impl", None) is not None:
+            yield attribute, function
+
+
+def _check_implementation(attribute: str, function: Any, plugin: str) -> None:
+    hook = function.spine_impl.get("specname") or attribute
+    code = inspect.unwrap(function).__code__
+    where = f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
+    if hook not in HOOKS:
+        nearest = get_close_matches(hook, HOOKS, 1, 0.0)[0]
+        raise HookUnknown(f'plugin "{plugin}": no hook is called "{hook}"; nearest is "{nearest}" ({where})')
+    wanted = inspect.iscoroutinefunction(HOOKS[hook])
+    if inspect.iscoroutinefunction(function) is not wanted:
+        kind = "async def" if wanted else "def"
+        raise HookUnknown(f'plugin "{plugin}": {hook} must be written with {kind} ({where})')
+
+
+def _select(arguments: Mapping[str, Any], implementation: _Implementation) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if name in implementation.arguments}
+
+
+def _blame(error: BaseException, plugin: str, hook: str) -> PluginFailed:
+    error.add_note(f"raised by plugin {plugin} in {hook}")
+    return PluginFailed(f"plugin {plugin} failed in {hook}: {type(error).__name__}: {error}", plugin=plugin, hook=hook)
+
+
+# ------------------------------------------------------------------------------------------------------- runners
+
+
+@attrs.frozen
+class HookChange(Generic[V]):
+    """One change that a plugin made to a waterfall's value, on the way in or out."""
+
+    plugin: str
+    phase: Literal["before", "after"]
+    old: V
+    new: V
+
+
+@attrs.define
+class HookWatch:
+    """Which hook of a session is running and until when it may; a watchdog reads it, the runners write it."""
+
+    clock: Callable[[], float] = time.monotonic
+    timeout_s: float = HOOK_TIMEOUT_S
+    running: tuple[str, str] | None = None
+    deadline: float = 0.0
+
+    def enter(self, plugin: str, hook: str) -> tuple[str, str] | None:
+        """A hook begins; returns the one that waits for it."""
+        before, self.running = self.running, (plugin, hook)
+        self.deadline = self.clock() + self.timeout_s
+        return before
+
+    def leave(self, before: tuple[str, str] | None) -> None:
+        """A hook is done; the one around it goes on with fresh time."""
+        self.running = before
+        if before is not None:
+            self.deadline = self.clock() + self.timeout_s
+
+    def overdue(self) -> tuple[str, str] | None:
+        """Plugin and hook that ran out of time."""
+        return self.running if self.running is not None and self.clock() > self.deadline else None
+
+
+async def waterfall(
+    chain: Sequence[_Implementation],
+    hook: str,
+    name: str,
+    value: V,
+    allowed: tuple[type, ...],
+    arguments: Mapping[str, Any],
+    watch: HookWatch,
+    core: Callable[[V], Any] = lambda value: value,
+) -> tuple[Any, list[HookChange[V]]]:
+    """Run a waterfall hook over `value`, which implementations take as argument `name`.
+
+    Returns what came out and the changes in the order to apply them. `allowed` are the types that may be returned;
+    only values of `value`'s own type may be passed on. Raises `PluginFailed` or `HookMisused`, naming the plugin.
+    """
+    changes: list[HookChange[V]] = []
+    if not chain:
+        return core(value), changes
+    kind = type(value)
+
+    async def ask(position: int, given: V) -> Any:
+        if position == len(chain):
+            return core(given)
+        implementation = chain[position]
+        plugin = implementation.plugin
+        came_back: list[Any] = []
+        asked = False
+
+        async def call_next(passed: V) -> Any:
+            nonlocal asked
+            if asked:
+                raise HookMisused(f"plugin {plugin} called call_next twice in {hook}", plugin=plugin, hook=hook)
+            asked = True
+            _check_type(passed, (kind,), plugin, hook, "passed on")
+            if passed is not given:
+                changes.append(HookChange(plugin, "before", given, passed))
+            came_back.append(await ask(position + 1, passed))
+            return came_back[0]
+
+        result = await _run(implementation, hook, {**arguments, name: given, "call_next": call_next}, watch)
+        _check_type(result, allowed, plugin, hook, "returned")
+        base = came_back[0] if came_back else given
+        if result is not base and type(result) is kind and type(base) is kind:
+            changes.append(HookChange(plugin, "after" if came_back else "before", base, result))
+        return result
+
+    return await ask(0, value), changes
+
+
+def _check_type(value: Any, allowed: tuple[type, ...], plugin: str, hook: str, verb: str) -> None:
+    if isinstance(value, allowed):
+        return
+    wanted = " or ".join(kind.__name__ for kind in allowed)
+    found = "None (forgot return?)" if value is None else type(value).__name__
+    raise HookMisused(f"plugin {plugin} {verb} {found} in {hook}; wanted {wanted}", plugin=plugin, hook=hook)
+
+
+async def _run(implementation: _Implementation, hook: str, arguments: Mapping[str, Any], watch: HookWatch) -> Any:
+    before = watch.enter(implementation.plugin, hook)
+    try:
+        return await cast(Awaitable[Any], implementation.function(**_select(arguments, implementation)))
+    except PluginFailed:
+        raise
+    except Exception as exc:
+        raise _blame(exc, implementation.plugin, hook) from exc
+    finally:
+        watch.leave(before)
+
+
+async def observe(
+    chain: Sequence[_Implementation],
+    hook: str,
+    arguments: Mapping[str, Any],
+    watch: HookWatch,
+    failed: Callable[[PluginFailed], None],
+) -> list[tuple[str, Any]]:
+    """Ask each observer in turn; one that raises is reported to `failed` and the rest go on.
+
+    Returns what they returned, each with its plugin's name.
+    """
+    answers: list[tuple[str, Any]] = []
+    for implementation in chain:
+        try:
+            answers.append((implementation.plugin, await _run(implementation, hook, arguments, watch)))
+        except PluginFailed as error:
+            failed(error)
+    return answers

@@ -1,0 +1,34 @@
+"""Modules that are imported when they are first needed, not when `spine` is (floor 0): heavy libraries, and side rooms.
+
+Rule: such a module stands in this table beside the one module of ours that may load it, and is loaded by nobody else.
+"""
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
+from typing import Final
+
+from spine.errors import UsageError
+
+__all__ = ["LATE", "load"]
+
+LATE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "jsonschema_rs": "spine.schema",  # 70 ms in a cold process
+        "spine.wire.http": "spine.wire.adapter",  # brings httpx: 55 ms
+        "spine.stores.memory": "spine.runtime",
+        "spine.stores.sqlite": "spine.runtime",
+        "spine.wire.adapter": "spine.runtime",  # httpx
+    }
+)
+"""Module to the one of ours that loads it."""
+
+
+def load(name: str) -> ModuleType:
+    """The module `name`, imported now if it was not before.
+
+    Raises `UsageError` for a name outside the table, and `ImportError` when it is not installed.
+    """
+    if name not in LATE:
+        raise UsageError(f'"{name}" is not loaded late; the table in spine/late.py has {", ".join(LATE)}')
+    return importlib.import_module(name)

@@ -1,0 +1,357 @@
+"""The session's log (floor 8): numbers events, hashes them, hands them to the projections, and makes them durable.
+
+`append` is synchronous and decides order; `commit` returns when all that is pending is durable. Whoever is inside the
+process (hooks, projections) sees events at `append`; everyone else (`read`, `follow`, other processes) sees what is
+committed. There is one `SessionLog` per session in a process, and it is the session's one writer.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import anyio
+import attrs
+
+from spine.codec import Codec, chain_hash, genesis
+from spine.commits import Writer
+from spine.errors import EventUnknown, LogBroken, SessionUnknown, SpineError, ValueTooLarge
+from spine.events import ContentAdded, RecordedEvent, UnknownEvent
+from spine.llm.request import ModelRequest
+from spine.projectors.model_history import History, HistoryState, ModelHistory
+from spine.projectors.status import SessionStatus, Status
+from spine.rebuild import Rebuilder
+from spine.store import INLINE_CONTENT_BYTES, MAX_CONTENT_BYTES, Append, Claim, Content, InboxEntry, Row, Store
+from spine.values import Digest, SessionId, digest
+
+FOLLOW_POLL_S = 0.2
+
+
+class Clock(Protocol):
+    """Time and waiting, injected; nothing below the runtime reads a clock of its own."""
+
+    def now(self) -> int:
+        """Microseconds since 1970 UTC."""
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start; never goes back."""
+
+    async def sleep(self, delay_s: float) -> None:
+        """Wait, as a retry does; a fake clock moves itself forward instead."""
+
+    async def pause(self, delay_s: float) -> None:
+        """Wait for time to pass by itself; a fake clock waits until somebody moves it."""
+
+
+@attrs.frozen
+class Synchronised:
+    """`follow` has caught up: what comes next is live."""
+
+    seq: int
+
+
+# ------------------------------------------------------------------------------------------------------ reading
+
+
+class LogReader:
+    """Reads a session without owning it."""
+
+    def __init__(self, store: Store, codec: Codec, session: SessionId) -> None:
+        self.store = store
+        self.codec = codec
+        self.session = session
+        self.genesis = genesis(session)
+
+    @property
+    def head(self) -> tuple[int, bytes]:
+        """Seq and hash of the last committed event; (0, genesis) for an empty log."""
+        return self.store.head(self.session) or (0, self.genesis)
+
+    def rows(self, after: int = 0, until: int | None = None, types: Sequence[str] = ()) -> Iterator[Row]:
+        """Committed rows as stored. Raises `SessionUnknown` when there is no such session."""
+        if self.store.head(self.session) is None:
+            raise SessionUnknown(f'no session "{self.session}" in {self.store.url}', hint="spine sessions")
+        return self.store.read(self.session, after=after, until=until, types=types)
+
+    def read(self, after: int = 0, until: int | None = None, types: Sequence[str] = ()) -> Iterator[RecordedEvent]:
+        """Committed events with `after < seq <= until` in order; with `types` only those, and no `prev_hash`."""
+        prev_hash = b""
+        if not types:
+            prev_hash = self._hash_of(after)
+        for row in self.rows(after, until, types):
+            yield self.codec.decode_row(self.session, row, prev_hash, self.content)
+            prev_hash = b"" if types else row.hash
+
+    def _hash_of(self, seq: int) -> bytes:
+        if seq == 0:
+            return self.genesis
+        return next((row.hash for row in self.store.read(self.session, after=seq - 1, until=seq)), b"")
+
+    def content(self, wanted: Digest) -> bytes:
+        """Content beside the log. Raises `LogBroken` when it is missing or does not match its digest."""
+        found = self.store.contents([wanted]).get(wanted)
+        if found is None:
+            raise LogBroken(f"content {wanted} of {self.session} is missing", seq=0)
+        if digest(found.data) != wanted:
+            raise LogBroken(f"content {wanted} of {self.session} does not match its digest", seq=0)
+        return found.data
+
+    def request(self, seq: int) -> ModelRequest:
+        """The request that `model.requested` at `seq` stands for, rebuilt from stored events alone."""
+        rebuilder = Rebuilder(self.codec, self.content)
+        for event in self.read(until=seq):
+            rebuilt = rebuilder.add(event)
+            if event.seq == seq and rebuilt is not None:
+                return rebuilt.request
+        raise LogBroken(f"event {seq} of {self.session} is no model.requested", seq=seq)
+
+    async def follow(self, after: int = 0) -> AsyncIterator[RecordedEvent | Synchronised]:
+        """Events after `after`: the stored ones, a `Synchronised` marker, then each as it is committed; no gaps.
+
+        The log itself is the buffer: a slow reader reads later, blocks nobody and holds nothing in memory.
+        """
+        position, live = after, False
+        while True:
+            for event in self.read(after=position):
+                position = event.seq
+                yield event
+            if not live:
+                live = True
+                yield Synchronised(position)
+            await self.changed(position)
+
+    async def changed(self, seq: int) -> None:
+        """Wait until the committed head is beyond `seq`; another process's commits are looked for."""
+        while self.head[0] <= seq:
+            await anyio.sleep(FOLLOW_POLL_S)
+
+
+# ------------------------------------------------------------------------------------------------------ writing
+
+
+class SessionLog(LogReader):
+    """The one writer of a session; see the module's text."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        codec: Codec,
+        session: SessionId,
+        claim: Claim,
+        clock: Clock,
+        *,
+        on_pending: Callable[["SessionLog"], None] = lambda log: None,
+    ) -> None:
+        super().__init__(writer.store, codec, session)
+        self._writer = writer
+        self._clock = clock
+        self._token = claim.token
+        self._on_pending = on_pending
+        self._seq = self._committed = claim.seq
+        self._hash = self._committed_hash = claim.hash or self.genesis
+        self._rows: list[Row] = []
+        self._contents: list[Content] = []
+        self._consumed: list[int] = []
+        self._flushing: anyio.Event | None = None
+        self._changed: anyio.Event | None = None
+        self._closed: Exception | None = None
+        self.commits = 0
+        """Transactions so far, for measurements."""
+        self._history = ModelHistory()
+        self._status = Status()
+        self.history_state: HistoryState = self._history.initial()
+        self.status: SessionStatus = self._status.initial()
+        self.content_seqs: dict[Digest, int] = {}
+        """Where each content was added."""
+        self._observers: list[Callable[[RecordedEvent], None]] = []
+
+    # -------------------------------------------------------------------------------------------- state
+
+    @property
+    def head(self) -> tuple[int, bytes]:
+        """Seq and hash of the last committed event."""
+        return self._committed, self._committed_hash
+
+    @property
+    def seq(self) -> int:
+        """The last number given, durable or not."""
+        return self._seq
+
+    @property
+    def history(self) -> History:
+        """What a model would be shown now."""
+        return self.history_state.view()
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether something is appended and not yet durable."""
+        return bool(self._rows)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it takes no more events, because a commit failed or the session was given up."""
+        return self._closed is not None
+
+    def observe(self, observer: Callable[[RecordedEvent], None]) -> Callable[[], None]:
+        """Call `observer` with each event at its append, in order; the returned function ends that."""
+        self._observers.append(observer)
+        return lambda: self._observers.remove(observer) if observer in self._observers else None
+
+    def load(self) -> None:
+        """Fold the stored events. Raises `EventUnknown` at a required event this installation does not know."""
+        for event in self.read():
+            if isinstance(event.data, UnknownEvent):
+                if event.required:
+                    raise EventUnknown(_unknown_text(event), seq=event.seq, hint=_unknown_hint(event))
+                continue
+            try:
+                self._project(event)
+            except (KeyError, AssertionError, AttributeError) as exc:
+                raise LogBroken(f"{self.session}: {event.type} does not fit at seq {event.seq}", seq=event.seq) from exc
+
+    def _project(self, event: RecordedEvent) -> None:
+        kind = event.type
+        if kind == "content.added":
+            self.content_seqs.setdefault(event.data.digest, event.seq)
+            return
+        if kind in self._history.types:
+            self._history.apply(self.history_state, event)
+        if kind in self._status.types:
+            self._status.apply(self.status, event)
+
+    # -------------------------------------------------------------------------------------------- append
+
+    def append(self, *events: Any, place: str | None = None, consumed: Sequence[int] = ()) -> list[RecordedEvent]:
+        """Number, hash and project `events`, and put them in the pending batch.
+
+        `place` is the turn or step they belong to; `consumed` are inbox entries that the same transaction takes out.
+        Raises before anything changed: `ValueTooLarge`, or why the log was closed.
+        """
+        if self._closed is not None:
+            raise self._closed
+        encoded = [self.codec.encode_event(event) for event in events]
+        now = self._clock.now()
+        recorded = []
+        for event, form in zip(events, encoded, strict=True):
+            seq, prev = self._seq + 1, self._hash
+            header = (seq, form.type, form.version, now, place, form.origin, form.required)
+            this = chain_hash(prev, header, hashlib.sha256(form.data).digest())
+            self._rows.append(Row(*header, form.data, this))
+            self._contents.extend(form.contents)
+            self._seq, self._hash = seq, this
+            record = RecordedEvent(
+                session=self.session,
+                seq=seq,
+                type=form.type,
+                version=form.version,
+                at=now,
+                place=place,
+                origin=form.origin,
+                required=form.required,
+                data=event,
+                prev_hash=prev,
+                hash=this,
+            )
+            self._project(record)
+            recorded.append(record)
+        self._consumed.extend(consumed)
+        for record in recorded:
+            for observer in self._observers:
+                observer(record)
+        self._on_pending(self)
+        return recorded
+
+    def put(self, content: Content, place: str | None = None) -> int:
+        """The seq of the `content.added` for this content; it is added when the session does not have it yet."""
+        seq = self.content_seqs.get(content.digest)
+        if seq is not None:
+            return seq
+        size = len(content.data)
+        if size > MAX_CONTENT_BYTES:
+            raise ValueTooLarge(f"content of {size:,} bytes is over the limit of {MAX_CONTENT_BYTES:,}")
+        is_text = content.media_type.startswith("text/") or content.media_type.endswith("json")
+        text = content.data.decode() if is_text and size <= INLINE_CONTENT_BYTES else None
+        if text is None:
+            self._contents.append(content)
+        added = ContentAdded(digest=content.digest, media_type=content.media_type, size=size, text=text)
+        return self.append(added, place=place)[0].seq
+
+    # -------------------------------------------------------------------------------------------- commit
+
+    async def commit(self) -> None:
+        """Return when everything appended so far is durable.
+
+        Raises `StoreUnavailable`, `StoreBusy`, `ConcurrencyConflict` or `AppendOutcomeUnknown`; the log is then closed,
+        because memory may be ahead of the store, and opening the session again reads the truth.
+        """
+        while self._flushing is not None:
+            with anyio.CancelScope(shield=True):
+                await self._flushing.wait()
+        if self._closed is not None:
+            raise self._closed
+        if not self._rows:
+            return
+        batch = self._take()
+        try:
+            if self.store.waits:
+                self._flushing = anyio.Event()
+                try:
+                    await self._writer.write(batch)
+                finally:
+                    self._flushing.set()
+                    self._flushing = None
+            else:
+                self._writer.write_now(batch)
+        except SpineError as error:
+            self._closed = error
+            raise
+        self._settle(batch.rows[-1])
+
+    def _take(self) -> Append:
+        batch = Append(
+            session=self.session,
+            token=self._token,
+            seq=self._committed,
+            prev_hash=self._committed_hash,
+            rows=tuple(self._rows),
+            contents=tuple(self._contents),
+            consumed=tuple(self._consumed),
+        )
+        self._rows, self._contents, self._consumed = [], [], []
+        return batch
+
+    def _settle(self, last: Row) -> None:
+        self._committed, self._committed_hash = last.seq, last.hash
+        self.commits += 1
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+    def close(self, error: Exception) -> None:
+        """Refuse every further append with `error`."""
+        self._closed = self._closed or error
+
+    async def changed(self, seq: int) -> None:
+        """Wait until the committed head is beyond `seq`."""
+        while self._committed <= seq:
+            if self._closed is not None:
+                raise self._closed
+            if self._changed is None:
+                self._changed = anyio.Event()
+            await self._changed.wait()
+
+    def inbox(self) -> list[InboxEntry]:
+        """Requests that other processes put there and nobody took yet."""
+        taken = set(self._consumed)
+        return [entry for entry in self.store.inbox(self.session) if entry.number not in taken]
+
+
+def _unknown_text(event: RecordedEvent) -> str:
+    package = f" of plugin {event.origin}, not installed" if event.origin else " of a newer version"
+    return (
+        f"{event.session} opens read-only up to seq {event.seq - 1}: "
+        f'seq {event.seq} has the required type "{event.type}"{package}; log, verify, export work'
+    )
+
+
+def _unknown_hint(event: RecordedEvent) -> str:
+    return f"pip install spine-{event.origin.partition('@')[0]}" if event.origin else "pip install -U agent-spine"

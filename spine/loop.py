@@ -1,0 +1,437 @@
+"""The loop (floor 11): turns and steps, from any folded state.
+
+There is one loop and no other way to go on: it looks at the turn's folded phase, makes the one move that the phase
+asks for, and looks again. A fresh turn, a resumed one and one after a crash differ only in the state they begin with.
+
+    STEP         deliver steering, snapshot, pre_step, route, check, model.requested, commit
+    ANSWER       the request's attempts, until message.committed or step.failed
+    CALLS        prepare, run and record the calls of the message, or suspend the turn
+    END          turn.completed, or one more step when steering came in
+    STEP_FAILED  ask spine_step_failed: another step, or turn.failed
+
+Every move leaves the log in a state that the next move, or another process, can start from.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+
+from spine.attempts import Flow, answer, crashed_partial, origin_of
+from spine.calls import revise_unshown, settle_calls, stop_calls
+from spine.capabilities import Capabilities, estimate_tokens, snapshot, trim
+from spine.errors import HookMisused, PluginFailed, RouteUnknown, SpineError, UsageError
+from spine.events import (
+    CancelRequested,
+    Change,
+    HistoryCompacted,
+    InputDelivered,
+    MessageInterrupted,
+    ModelAttemptStarted,
+    ModelRequested,
+    Patch,
+    StepFailed,
+    TurnCancelled,
+    TurnCompleted,
+    TurnFailed,
+)
+from spine.hooks import Compact, HookChange, NextStep, Stop, observe, waterfall
+from spine.llm.errors import Failure, ProviderError
+from spine.llm.request import ModelRequest, ResponseFormat, Route
+from spine.llm.response import ModelResponse
+from spine.messages import Message, SystemBlock
+from spine.projectors.status import INCOMPLETE, Phase, TurnState
+from spine.requests import content_of, diff, frame_content, frame_of, request_digest, selection_json
+from spine.run import PendingRequest, Run, patches
+from spine.sections import DynamicContext, StaticContext
+from spine.values import StepId, encode, utc
+
+CLOSING_S = 2.0
+
+
+async def run_turn(run: Run) -> None:
+    """Drive the session's open turn until it ended or waits for a person.
+
+    Returns with everything durable. When the caller's own task is cancelled, the closing facts are written first
+    (shielded, at most two seconds) and the cancellation goes on; any other exception leaves a failed turn behind.
+    """
+    try:
+        while (turn := run.log.status.turn) is not None and turn.status == "open":
+            with anyio.CancelScope() as run.cancel_scope:
+                await (_cancel if turn.cancel is not None else _MOVES[turn.phase])(run, turn)
+            if run.cancel_scope.cancelled_caught and turn.cancel is None:
+                _fail_overdue(run, turn)
+    except anyio.get_cancelled_exc_class():
+        await _close_now(run, CancelRequested(cause="the caller was cancelled"))
+        raise
+    except Exception as error:
+        await _close_broken(run, error)
+        raise
+    except BaseException:  # KeyboardInterrupt and SystemExit leave a cancelled turn behind
+        await _close_now(run, CancelRequested(cause="the program was stopped"))
+        raise
+    finally:
+        run.cancel_scope = None
+
+
+# --------------------------------------------------------------------------------------------------------- STEP
+
+
+async def begin_step(run: Run, turn: TurnState) -> None:
+    """Everything up to a durable `model.requested`; or `step.failed`, or `turn.failed` when no step is left."""
+    limit = int(turn.started.overrides.get("steps", run.agent.limits.steps))
+    if turn.steps >= limit:
+        numbers = {"limit": "steps", "allowed": limit, "used": turn.steps}
+        await _fail_turn(run, turn, Failure(category="limit", message=f"{limit} steps used", details=numbers))
+        return
+    if run.is_resumed:
+        await revise_unshown(run, turn)
+        run.is_resumed = False
+    if run.log.status.steering:
+        run.append(InputDelivered(inputs=run.log.status.steering, place="step"), place=turn.id)
+    step = StepId(f"{turn.id}s{turn.steps + 1}")
+    try:
+        await _request(run, turn, step)
+    except (PluginFailed, ProviderError, UsageError) as error:
+        run.append(StepFailed(failure=_failure(error)), place=step)
+
+
+async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool = True) -> None:
+    capabilities = take_snapshot(run)
+    base, trimmed, estimate = _base_request(run, turn, step, capabilities)
+    context = run.context(turn, step, base.route)
+    chain = run.hooks.chain("spine_pre_step")
+    allowed = (ModelRequest, Compact) if may_compact else (ModelRequest,)
+    request, changes = await waterfall(
+        chain, "spine_pre_step", "request", base, allowed, {"context": context}, run.watch
+    )
+    if isinstance(request, Compact):
+        run.append(HistoryCompacted(summary=request.summary, until=request.until), place=turn.id)
+        await _request(run, turn, step, may_compact=False)
+        return
+    if request is not base:
+        _check_request(request, base, capabilities)
+    target = run.routes.resolve(request.route, run.scope)
+    target.adapter.check(request)
+    selected = run.routes.resolve(base.route, run.scope) if request.route != base.route else target
+    frame, frame_seq = _frame(run, base, selected.selection, step)
+    applied = _patches(run, changes, step) if changes else ()
+    effective = frame_of(run.log.codec, request) if applied else frame
+    selection = None
+    if selected is not target:
+        selection = run.log.put(content_of(encode(selection_json(target.selection)), "application/json"), step)
+    requested = ModelRequested(
+        digest=request_digest(run.log.codec, effective.digest, step, request.messages),
+        frame=frame_seq,
+        selection=selection,
+        patches=applied,
+        estimate=estimate,
+        trimmed=trimmed,
+    )
+    seq = run.append(requested, place=step)[0].seq
+    run.pending = PendingRequest(seq, request, target)
+    await run.log.commit()
+
+
+def take_snapshot(run: Run) -> Capabilities:
+    """The step's capabilities; made anew only when a registry moved."""
+    version = run.registries.version(run.scope)
+    if run.capabilities is None or run.capabilities_version != version:
+        run.capabilities = snapshot(run.registries, run.scope, run.agent)
+        run.capabilities_version = version
+    return run.capabilities
+
+
+def _base_request(
+    run: Run, turn: TurnState, step: StepId, capabilities: Capabilities
+) -> tuple[ModelRequest, tuple[str, ...], int | None]:
+    agent, overrides = run.agent, turn.started.overrides
+    route = run.next_route or (Route.parse(overrides["model"]) if "model" in overrides else run.route)
+    run.next_route = None
+
+    static = StaticContext(
+        scope=run.scope.id, session=run.log.session, agent=agent.name, route=route, variables=run.variables
+    )
+
+    def dynamic() -> DynamicContext:
+        return DynamicContext(
+            **{name: getattr(static, name) for name in ("scope", "session", "agent", "route", "variables")},
+            turn=turn.id,
+            step=step,
+            now=utc(turn.at),
+            tools=capabilities.definitions,
+        )
+
+    history = run.log.history
+    blocks = _render(run, capabilities, static, dynamic)
+    window = run.routes.catalogue.model(route.provider, route.model).window
+    used = None if window is None else _estimate(history)
+    budget = None if window is None else window - (agent.max_output_tokens or 0)
+    system, trimmed = trim(blocks, budget, used or 0)
+    request = ModelRequest(
+        route=route,
+        step=step,
+        system=system if trimmed else blocks,
+        messages=history,
+        tools=capabilities.definitions,
+        max_output_tokens=agent.max_output_tokens,
+        temperature=agent.temperature,
+        thinking=agent.thinking,
+        response_format=_response_format(overrides),
+        provider_options=agent.provider_options,
+    )
+    return request, trimmed, None if used is None else used + sum(block.token_count or 0 for block in system)
+
+
+def _render(
+    run: Run, capabilities: Capabilities, static: StaticContext, dynamic: Callable[[], DynamicContext]
+) -> tuple[SystemBlock, ...]:
+    try:
+        return run.renderer.render(capabilities, static, dynamic)
+    except SpineError:
+        raise
+    except Exception as error:
+        raise PluginFailed(f"a section failed to render: {error!r}", plugin="", hook="render") from error
+
+
+def _response_format(overrides: Mapping[str, Any]) -> ResponseFormat | None:
+    output = overrides.get("output")
+    return None if output is None else ResponseFormat(name=output["name"], schema=output["schema"])
+
+
+def _estimate(history: Any) -> int:
+    return sum(estimate_tokens(str(block)) for message in history for block in message.content)
+
+
+def _frame(run: Run, base: ModelRequest, selection: Any, step: StepId) -> tuple[Any, int]:
+    """The base request's frame and the seq of its content; looked up when nothing but messages and step changed."""
+    made_from = base.evolve(messages=(), step=StepId(""))
+    kept = run.frame
+    if kept is not None and kept[0] == (made_from, selection):
+        return kept[1], kept[2]
+    frame = frame_of(run.log.codec, base)
+    for content in frame.contents:
+        run.log.put(content, step)
+    seq = run.log.put(frame_content(frame, selection), step)
+    run.frame = ((made_from, selection), frame, seq)
+    return frame, seq
+
+
+def _patches(run: Run, changes: list[HookChange[ModelRequest]], step: StepId) -> tuple[Patch, ...]:
+    def changed(change: HookChange[ModelRequest]) -> tuple[Change, ...]:
+        return diff(run.log.codec, change.old, change.new, lambda content: run.log.put(content, step))
+
+    return patches(changes, changed)
+
+
+def _check_request(request: ModelRequest, base: ModelRequest, capabilities: Capabilities) -> None:
+    if request.step != base.step:
+        raise HookMisused("a plugin changed the request's step", plugin="", hook="spine_pre_step")
+    strangers = [tool.name for tool in request.tools if tool.name not in capabilities.tools]
+    if strangers:
+        raise HookMisused(
+            f'a plugin added the tool "{strangers[0]}", which the step\'s snapshot has not; it may only remove tools',
+            plugin="",
+            hook="spine_pre_step",
+        )
+
+
+def _failure(error: SpineError) -> Failure:
+    match error:
+        case ProviderError():
+            return error.failure
+        case PluginFailed():
+            return Failure(category="hook_failed", message=error.message, details={"plugin": error.plugin})
+        case RouteUnknown():
+            return Failure(category="not_found", message=error.message)
+        case _:
+            return Failure(category="invalid_request", message=error.message)
+
+
+# ------------------------------------------------------------------------------------------------------- ANSWER
+
+
+async def get_answer(run: Run, turn: TurnState) -> None:
+    """The request's attempts; after a restart the request is rebuilt from the log and gets one more attempt."""
+    pending = run.pending
+    if pending is None:
+        take_snapshot(run)
+        request = run.log.request(turn.requested)
+        pending = run.pending = PendingRequest(turn.requested, request, run.routes.resolve(request.route, run.scope))
+        found, partial = crashed_partial(run, turn)
+        if found:
+            note = "the process ended while the answer was arriving"
+            run.append(MessageInterrupted(message=partial, cause="crashed", note=note), place=turn.step)
+        run.append(ModelAttemptStarted(attempt=turn.attempt + 1), place=turn.step)
+        await run.log.commit()
+    request = pending.request
+    await answer(run, turn, pending)
+    chain = run.hooks.chain("spine_post_step")
+    if chain and turn.answer is not None and run.pending is None and turn.phase is not Phase.STEP_FAILED:
+        await _post_step(run, turn, request, chain)
+
+
+async def _post_step(run: Run, turn: TurnState, request: ModelRequest, chain: Any) -> None:
+    assert turn.answer is not None
+    _, data = turn.answer
+    response = ModelResponse(
+        message=data.message,
+        stop_reason=data.stop_reason,
+        raw_stop_reason=data.raw_stop_reason,
+        usage=data.usage,
+        metadata=data.metadata,
+    )
+    context = run.context(turn, turn.step, request.route)
+    arguments = {"response": response, "context": context}
+    answers = await observe(chain, "spine_post_step", arguments, run.watch, run.hook_failed(turn.step))
+    for plugin, events in answers:
+        for event in events or ():
+            try:
+                _check_declared(run, plugin, event)
+                run.append(event, place=turn.step)
+            except SpineError as error:
+                run.append_failed(PluginFailed(error.message, plugin=plugin, hook="spine_post_step"), turn.step)
+
+
+def _check_declared(run: Run, plugin: str, event: Any) -> None:
+    form = run.log.codec.encode_event(event)
+    if form.origin != plugin:
+        raise UsageError(f"{form.type} was not declared by {plugin}; an observer may return events of its own plugin")
+
+
+# ------------------------------------------------------------------------------------------------- CALLS and END
+
+
+async def run_calls(run: Run, turn: TurnState) -> None:
+    """Results for all calls of the last message, or a suspended turn."""
+    take_snapshot_if_missing(run)
+    try:
+        await settle_calls(run, turn)
+    except PluginFailed as error:
+        stop_calls(run, turn, "cancelled")
+        run.append(StepFailed(failure=_failure(error)), place=turn.step)
+
+
+def take_snapshot_if_missing(run: Run) -> None:
+    """After a restart there is no snapshot of the running step; today's registries stand in for it."""
+    if run.capabilities is None:
+        take_snapshot(run)
+
+
+async def end_turn(run: Run, turn: TurnState) -> None:
+    """`turn.completed`, unless steering came in (one more step) or the ending is a failure."""
+    assert turn.answer is not None
+    seq, data = turn.answer
+    if run.log.status.steering:
+        await begin_step(run, turn)
+        return
+    if data.stop_reason == "context_window":
+        overflow = Failure(category="context_overflow", message="the context window was full before the answer ended")
+        run.append(StepFailed(failure=overflow), place=turn.step)
+        return
+    complete = data.stop_reason not in INCOMPLETE
+    run.append(TurnCompleted(message=seq, stop_reason=data.stop_reason, complete=complete), place=turn.id)
+    await run.log.commit()
+
+
+# -------------------------------------------------------------------------------------------------- STEP_FAILED
+
+
+async def after_failure(run: Run, turn: TurnState) -> None:
+    """Ask the plugins what follows a failed step; the core's own answer is that the turn failed."""
+    failure = turn.failure or Failure(category="internal", message="the step failed")
+    chain = run.hooks.chain("spine_step_failed")
+    verdict: Stop | NextStep = Stop()
+    if chain:
+        context = run.context(turn, turn.step, run.route)
+        try:
+            verdict, _ = await waterfall(
+                chain,
+                "spine_step_failed",
+                "error",
+                failure,
+                (Stop, NextStep),
+                {"context": context},
+                run.watch,
+                lambda _: Stop(),
+            )
+        except PluginFailed as error:
+            run.append_failed(error, turn.step)
+    if isinstance(verdict, Stop):
+        await _fail_turn(run, turn, failure)
+        return
+    if verdict.compaction is not None:
+        compaction = verdict.compaction
+        run.append(HistoryCompacted(summary=compaction.summary, until=compaction.until), place=turn.id)
+    run.next_route = verdict.route
+    await begin_step(run, turn)
+
+
+async def _fail_turn(run: Run, turn: TurnState, failure: Failure) -> None:
+    run.append(TurnFailed(failure=failure), place=turn.id)
+    await run.log.commit()
+
+
+def _fail_overdue(run: Run, turn: TurnState) -> None:
+    plugin, hook = run.watch.running or ("unknown", "hook")
+    run.watch.running = None
+    _close_stream(run, turn, "failed")
+    stop_calls(run, turn, "cancelled")
+    message = f"plugin {plugin} did not return from {hook} within {run.watch.timeout_s:g} s"
+    failure = Failure(category="hook_failed", message=message, details={"plugin": plugin, "hook": hook})
+    run.append(StepFailed(failure=failure), place=turn.step)
+
+
+# ------------------------------------------------------------------------------------------------------ closing
+
+
+def _close_stream(run: Run, turn: TurnState, cause: str) -> None:
+    flow: Flow | None = run.flow
+    if turn.phase is Phase.ANSWER:
+        partial: Message | None = None
+        if flow is not None and run.pending is not None:
+            flow.flush()
+            partial = flow.partial(origin_of(run.pending, flow.assembler))
+        event: Any = MessageInterrupted(message=partial, cause=cause, note=f"the answer was {cause}")  # type: ignore[arg-type]
+        run.append(event, place=turn.step)
+    run.flow = run.pending = None
+
+
+async def _cancel(run: Run, turn: TurnState) -> None:
+    """The closing batch of a cancelled turn: stream, calls, turn; then nothing of it comes any more."""
+    _close_stream(run, turn, "cancelled")
+    stop_calls(run, turn, "cancelled")
+    cause = turn.cancel.cause if turn.cancel is not None else "cancelled"
+    run.append(TurnCancelled(cause=cause), place=turn.id)
+    with anyio.move_on_after(CLOSING_S, shield=True):
+        await run.log.commit()
+
+
+async def _close_now(run: Run, request: CancelRequested) -> None:
+    turn = run.log.status.turn
+    if turn is None or run.log.is_closed:
+        return
+    if turn.cancel is None:
+        run.append(request, place=turn.id)
+    await _cancel(run, turn)
+
+
+async def _close_broken(run: Run, error: Exception) -> None:
+    turn = run.log.status.turn
+    if turn is None or run.log.is_closed:
+        return
+    _close_stream(run, turn, "failed")
+    stop_calls(run, turn, "crashed")
+    failure = Failure(category="internal", message=f"{type(error).__name__}: {error}"[:1000])
+    run.append(TurnFailed(failure=failure), place=turn.id)
+    with anyio.move_on_after(CLOSING_S, shield=True):
+        await run.log.commit()
+
+
+_MOVES: Mapping[Phase, Callable[[Run, TurnState], Awaitable[None]]] = {
+    Phase.STEP: begin_step,
+    Phase.ANSWER: get_answer,
+    Phase.CALLS: run_calls,
+    Phase.END: end_turn,
+    Phase.STEP_FAILED: after_failure,
+}

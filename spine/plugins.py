@@ -1,0 +1,231 @@
+"""Discovery and loading of plugins (floor 10): one by one, in a fixed order, a broken one by its name and alone."""
+
+import importlib
+import inspect
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal
+
+import attrs
+
+from spine.codec import Codec
+from spine.errors import DuplicateContribution, PluginFailed, SpineError, UsageError
+from spine.events import EventType
+from spine.functions import as_tool
+from spine.hooks import Hooks
+from spine.llm.catalogue import Catalogue, Provider
+from spine.scope import Disposer, Registries, Scope
+from spine.sections import Section
+
+GROUP = "spine"
+State = Literal["loaded", "blocked", "failed", "unloaded"]
+_CONTRIBUTIONS = ("protocols", "adapters", "tools", "prompts", "policies", "counters", "events", "stores")
+
+
+@attrs.frozen(kw_only=True)
+class PluginInfo:
+    """A line of the list of plugins. `import_s` in seconds; `error` says why it failed or who blocked it."""
+
+    name: str
+    version: str
+    state: State
+    import_s: float | None = None
+    offers: tuple[str, ...] = ()
+    error: str | None = None
+
+    @property
+    def full_name(self) -> str:
+        """`name@version`, as contributions and events name their owner."""
+        return f"{self.name}@{self.version}"
+
+
+class Registrar:
+    """What a plugin's contribution hooks receive; it remembers what was added, so that it can go again."""
+
+    def __init__(self, kind: str, owner: str, plugins: "Plugins") -> None:
+        self._kind = kind
+        self._owner = owner
+        self._plugins = plugins
+        self.offers: list[str] = []
+
+    def add(
+        self, value: Any, *, name: str | None = None, provider: str | None = None, scope: Scope | None = None
+    ) -> None:
+        """Add one contribution, for one exact scope or globally.
+
+        Protocols need their `name`; adapter factories `provider`; policies, counters and stores `name`. Raises
+        `DuplicateContribution` when the name is taken in that layer.
+        """
+        where = _caller()
+        kind = self._kind
+        if kind == "events":
+            self._plugins.codec.add(_expect(value, EventType, kind), self._owner)
+            self.offers.append(f"event {value.name}")
+        elif isinstance(value, Provider):
+            entry = attrs.evolve(value, source=self._owner)
+            self._plugins.contribute("providers", entry, entry.id, self._owner, scope, where, self.offers)
+        else:
+            self._plugins.contribute(kind, value, name or provider, self._owner, scope, where, self.offers)
+
+
+def _expect(value: Any, wanted: type, kind: str) -> Any:
+    if not isinstance(value, wanted):
+        raise UsageError(f"registrar of {kind} takes {wanted.__name__}, found {type(value).__name__}")
+    return value
+
+
+def _caller() -> str:
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame.f_back if frame is not None else None
+    return "" if frame is None else f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+
+
+class Plugins:
+    """Loads plugins into hooks and registries, and takes them out again."""
+
+    def __init__(self, hooks: Hooks, registries: Registries, codec: Codec, catalogue: Catalogue) -> None:
+        self.hooks = hooks
+        self.registries = registries
+        self.codec = codec
+        self._catalogue = catalogue
+        self._merged: tuple[Any, Catalogue] | None = None
+        self._infos: dict[str, PluginInfo] = {}
+
+    @property
+    def infos(self) -> tuple[PluginInfo, ...]:
+        """All plugins that were found, loaded or not, by name."""
+        return tuple(self._infos[name] for name in sorted(self._infos))
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Version of each loaded plugin."""
+        return {info.name: info.version for info in self.infos if info.state == "loaded"}
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The given catalogue with the entries of plugins."""
+        resolved = self.registries.providers.resolve(None)
+        if self._merged is None or self._merged[0] is not resolved:
+            self._merged = (resolved, self._catalogue.with_providers(*resolved.values))
+        return self._merged[1]
+
+    def discover(self, wanted: Callable[[str], str | None], *, strict: bool = False) -> None:
+        """Load what is installed, in the order (distribution, name).
+
+        `wanted` returns None for a plugin to load, else who blocks it. Failures are kept by name; `strict` raises them.
+        """
+        for entry in sorted(entry_points(group=GROUP), key=lambda e: (e.dist.name if e.dist else "", e.name)):
+            blocked = wanted(entry.name)
+            version = entry.dist.version if entry.dist else "0"
+            if blocked is not None:
+                self._infos[entry.name] = PluginInfo(name=entry.name, version=version, state="blocked", error=blocked)
+            else:
+                self._load_entry(entry, version, strict)
+
+    def _load_entry(self, entry: EntryPoint, version: str, strict: bool) -> None:
+        began = time.perf_counter()
+        try:
+            module = entry.load()
+            self._register(module, entry.name, version, time.perf_counter() - began)
+        except Exception as exc:
+            if strict:
+                raise PluginFailed(f'plugin "{entry.name}": {_cause(exc)}', plugin=entry.name) from exc
+            self._infos[entry.name] = PluginInfo(name=entry.name, version=version, state="failed", error=_cause(exc))
+
+    def load(self, plugin: Any) -> PluginInfo:
+        """Load a module or object with hook implementations, or the name of an importable module."""
+        module = importlib.import_module(plugin) if isinstance(plugin, str) else plugin
+        name = getattr(module, "__name__", type(module).__name__).rpartition(".")[2].removeprefix("spine_")
+        self._register(module, name, str(getattr(module, "__version__", "0")), 0.0)
+        return self._infos[name]
+
+    def _register(self, module: Any, name: str, version: str, import_s: float) -> None:
+        if name in self._infos and self._infos[name].state == "loaded":
+            raise DuplicateContribution(
+                f'plugin "{name}" is loaded already; its version is {self._infos[name].version}'
+            )
+        owner = f"{name}@{version}"
+        self.hooks.register(module, owner)
+        offers: list[str] = []
+        try:
+            for kind in _CONTRIBUTIONS:
+                registrar = Registrar(kind, owner, self)
+                self.hooks.call(f"spine_register_{kind}", owner, registrar=registrar)
+                offers.extend(registrar.offers)
+        except Exception:
+            self.registries.dispose_owner(owner)
+            self.hooks.unregister(owner)
+            raise
+        steps = [hook.removeprefix("spine_") for hook in self.hooks.offered_by(owner) if "register" not in hook]
+        if steps:
+            offers.append("hooks " + ", ".join(steps))
+        self._infos[name] = PluginInfo(
+            name=name, version=version, state="loaded", import_s=import_s, offers=tuple(offers)
+        )
+
+    def contribute(
+        self, kind: str, value: Any, name: str | None, owner: str, scope: Scope | None, where: str, offers: list[str]
+    ) -> Disposer:
+        """Put one contribution into its registry; the disposer takes it out again."""
+        match kind:
+            case "tools":
+                tool = as_tool(value).evolve(owner=owner)
+                name, value = tool.name, tool
+            case "prompts":
+                section = _expect(value, Section, kind)
+                name, value = section.name, section
+            case "protocols":
+                name = value.name
+        if not name:
+            raise UsageError(f"{owner}: registrar.add for {kind} needs a name")
+        registry = getattr(self.registries, "sections" if kind == "prompts" else kind)
+        offers.append(f"{registry.kind} {name}")
+        disposer: Disposer = registry.add(name, value, owner=owner, scope=scope, where=where or None)
+        return disposer
+
+    def unload(self, name: str) -> None:
+        """Take a plugin's contributions and hooks out, last added first. Steps that run keep what they hold."""
+        info = self._infos.get(name)
+        if info is None or info.state != "loaded":
+            raise UsageError(f'no plugin "{name}" is loaded; loaded are: {", ".join(self.versions) or "none"}')
+        self.registries.dispose_owner(info.full_name)
+        self._infos[name] = attrs.evolve(info, state="unloaded")
+
+    def close(self, name: str) -> None:
+        """Ask an unloaded plugin to close, and forget its hooks."""
+        info = self._infos[name]
+        try:
+            self.hooks.call("spine_close", info.full_name)
+        finally:
+            self.hooks.unregister(info.full_name)
+
+    def open_session(self, scope: Scope) -> None:
+        """Ask each plugin for its contributions to a session's own scope."""
+        for owner in self.hooks.order("spine_session_opened"):
+            self.hooks.call("spine_session_opened", owner, registrar=SessionRegistrar(self, owner, scope))
+
+
+class SessionRegistrar:
+    """Adds tools and sections to one session's own scope, told apart by their type."""
+
+    def __init__(self, plugins: Plugins, owner: str, scope: Scope) -> None:
+        self._plugins, self._owner, self._scope = plugins, owner, scope
+
+    def add(self, value: Any) -> None:
+        """Add a tool or a `Section`; the session's agent need not name it."""
+        kind = "prompts" if isinstance(value, Section) else "tools"
+        self._plugins.contribute(kind, value, None, self._owner, self._scope, _caller(), [])
+
+
+def _cause(error: BaseException) -> str:
+    """`ImportError: no module named "requests" (old_thing/__init__.py:3)`."""
+    frames: Iterable[traceback.FrameSummary] = traceback.extract_tb(error.__traceback__)
+    outside = [f for f in frames if not f.filename.startswith("<") and "importlib" not in f.filename]
+    place = outside[-1] if outside else None
+    where = f" ({'/'.join(place.filename.split('/')[-2:])}:{place.lineno})" if place else ""
+    if isinstance(error, SpineError):
+        return error.message
+    return f"{type(error).__name__}: {error}{where}"

@@ -1,0 +1,401 @@
+"""Where a session stands (floor 6): its open turn, waiting inputs and approvals, folded from the log.
+
+The loop starts from this state and from nothing else, so a fresh turn, a resumed one and one after a restart take the
+same path. The table of endings stands here: calls decide first, then the stop reason.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Literal
+
+import attrs
+
+from spine.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CancelRequested,
+    InputAccepted,
+    InputDelivered,
+    MessageCommitted,
+    ModelAttemptFailed,
+    ModelRequested,
+    RecordedEvent,
+    SessionCreated,
+    SessionRenamed,
+    SessionResumed,
+    StepFailed,
+    ToolCompleted,
+    ToolRevised,
+    ToolStarted,
+    TurnCancelled,
+    TurnCompleted,
+    TurnFailed,
+    TurnStarted,
+)
+from spine.llm.errors import Failure
+from spine.llm.response import StopReason
+from spine.llm.usage import Cost, Usage, add_usage
+from spine.messages import Message, ToolCallBlock
+from spine.tools import ToolOutcome
+from spine.values import CallId, StepId, TurnId
+
+
+class Phase(Enum):
+    """What an open turn waits for."""
+
+    STEP = "a step may begin"
+    ANSWER = "a request has no answer yet"
+    CALLS = "calls of the last message have no result yet"
+    END = "the last message ends the turn"
+    STEP_FAILED = "the step failed and nobody decided what follows"
+
+
+Ending = Literal["run", "drop_then_step", "drop_then_end", "step", "end", "fail"]
+
+_WITH_CALLS: dict[StopReason, Ending] = {
+    "end_turn": "run",
+    "tool_use": "run",
+    "stop_sequence": "run",
+    "pause": "run",
+    "unknown": "run",
+    "max_tokens": "drop_then_step",
+    "refusal": "drop_then_end",
+    "content_filter": "drop_then_end",
+    "context_window": "drop_then_end",
+}
+_WITHOUT_CALLS: dict[StopReason, Ending] = {
+    "end_turn": "end",
+    "tool_use": "end",
+    "stop_sequence": "end",
+    "max_tokens": "end",
+    "refusal": "end",
+    "content_filter": "end",
+    "unknown": "end",
+    "pause": "step",
+    "context_window": "fail",
+}
+INCOMPLETE: frozenset[StopReason] = frozenset(("max_tokens", "refusal", "content_filter"))
+"""Stop reasons after which a turn's answer was cut."""
+
+
+def ending(message: Message, stop_reason: StopReason) -> Ending:
+    """What follows an answer.
+
+    Its calls run; or they are dropped as not started, and then a step or the end follows; or, without calls, the next
+    step, the end of the turn, or a failed step.
+    """
+    return (_WITH_CALLS if message.tool_calls else _WITHOUT_CALLS)[stop_reason]
+
+
+@attrs.define
+class CallState:
+    """One call of the last message."""
+
+    block: ToolCallBlock
+    started: ToolStarted | None = None
+    outcome: ToolOutcome | None = None
+    revised: bool = False
+    approval: str | None = None
+    """The open or decided approval that is about this call."""
+
+
+@attrs.define
+class ApprovalState:
+    """An approval, and what was decided; `decision` None while it is open."""
+
+    request: ApprovalRequested
+    seq: int
+    at: int
+    turn: TurnId | None
+    decision: ApprovalDecided | None = None
+    used: bool = False
+    """The decided call was answered, or asked again."""
+
+
+@attrs.define
+class TurnState:
+    """A turn, open or ended."""
+
+    id: TurnId
+    seq: int
+    at: int
+    """Recorded time of `turn.started`, microseconds since 1970 UTC."""
+    started: TurnStarted
+    phase: Phase = Phase.STEP
+    steps: int = 0
+    attempt: int = 0
+    """Attempts of the current step so far."""
+    retries: int = 0
+    requested: int = 0
+    """Seq of the current step's `model.requested`."""
+    calls: dict[CallId, CallState] = attrs.Factory(dict)
+    """Calls of the last message, in order."""
+    all_calls: list[CallState] = attrs.Factory(list)
+    """Every call of the turn, in order."""
+    answer: tuple[int, MessageCommitted] | None = None
+    """The last committed message with its seq."""
+    failure: Failure | None = None
+    cancel: CancelRequested | None = None
+    suspended: tuple[str, ...] = ()
+    usage: Usage = Usage()
+    cost_micros: int | None = 0
+    """Sum in millionths; None once an answer had no price."""
+    currency: str = "USD"
+    prices: str = ""
+    status: Literal["open", "completed", "failed", "cancelled", "suspended"] = "open"
+    complete: bool = True
+    ended_at: int | None = None
+
+    @property
+    def step(self) -> StepId:
+        """The current step; `t1s0` before the first."""
+        return StepId(f"{self.id}s{self.steps}")
+
+    @property
+    def ending(self) -> Ending | None:
+        """What the last message asks for, None before there is one."""
+        return None if self.answer is None else ending(self.answer[1].message, self.answer[1].stop_reason)
+
+    @property
+    def cost(self) -> Cost | None:
+        """The sum, None when some answer has no price."""
+        if self.cost_micros is None or not self.prices:
+            return None
+        return Cost(micros=self.cost_micros, currency=self.currency, prices=self.prices)
+
+
+@attrs.define
+class SessionStatus:
+    """The fold's state."""
+
+    created: SessionCreated | None = None
+    contract: str | None = None
+    """Contract digest of the agent that last owned the session."""
+    title: str | None = None
+    turns: int = 0
+    turn: TurnState | None = None
+    """The open (or suspended) turn; None between turns."""
+    last: TurnState | None = None
+    """The turn that ended last."""
+    waiting: dict[int, InputAccepted] = attrs.Factory(dict)
+    """Inputs accepted and not yet delivered, by seq."""
+    keys: set[str] = attrs.Factory(set)
+    """Keys of accepted inputs, against double sending."""
+    approvals: dict[str, ApprovalState] = attrs.Factory(dict)
+
+    @property
+    def steering(self) -> tuple[int, ...]:
+        """Inputs for the next step."""
+        return tuple(seq for seq, data in self.waiting.items() if data.delivery == "steer")
+
+    @property
+    def open_approvals(self) -> tuple[ApprovalState, ...]:
+        """Approvals that nobody decided yet."""
+        return tuple(a for a in self.approvals.values() if a.decision is None and not a.used)
+
+
+class Status:
+    """The projector `status`."""
+
+    name = "status"
+
+    def __init__(self) -> None:
+        self._rules: dict[str, Callable[[SessionStatus, RecordedEvent, Any], None]] = {
+            "session.created": _created,
+            "session.resumed": _resumed,
+            "session.renamed": _renamed,
+            "input.accepted": _accepted,
+            "input.delivered": _delivered,
+            "turn.started": _turn_started,
+            "model.requested": _requested,
+            "model.attempt_started": _attempt_started,
+            "model.attempt_failed": _attempt_failed,
+            "message.committed": _committed,
+            "tool.started": _tool_started,
+            "tool.completed": _tool_completed,
+            "tool.revised": _tool_revised,
+            "step.failed": _step_failed,
+            "cancel.requested": _cancel_requested,
+            "approval.requested": _approval_requested,
+            "approval.decided": _approval_decided,
+            "turn.suspended": _turn_suspended,
+            "turn.completed": _turn_completed,
+            "turn.failed": _turn_failed,
+            "turn.cancelled": _turn_cancelled,
+            "history.compacted": lambda state, event, data: None,
+        }
+        self.types = frozenset(self._rules)
+
+    def initial(self) -> SessionStatus:
+        """A session in which nothing happened."""
+        return SessionStatus()
+
+    def apply(self, state: SessionStatus, event: RecordedEvent) -> SessionStatus:
+        """Fold one event in; the state is changed in place."""
+        self._rules[event.type](state, event, event.data)
+        return state
+
+
+def _created(state: SessionStatus, event: RecordedEvent, data: SessionCreated) -> None:
+    state.created = data
+    state.title = data.title
+    state.contract = data.agent.contract
+
+
+def _resumed(state: SessionStatus, event: RecordedEvent, data: SessionResumed) -> None:
+    state.contract = data.agent.contract
+
+
+def _renamed(state: SessionStatus, event: RecordedEvent, data: SessionRenamed) -> None:
+    state.title = data.title
+
+
+def _accepted(state: SessionStatus, event: RecordedEvent, data: InputAccepted) -> None:
+    state.waiting[event.seq] = data
+    if data.key is not None:
+        state.keys.add(data.key)
+
+
+def _delivered(state: SessionStatus, event: RecordedEvent, data: InputDelivered) -> None:
+    for seq in data.inputs:
+        state.waiting.pop(seq, None)
+
+
+def _turn_started(state: SessionStatus, event: RecordedEvent, data: TurnStarted) -> None:
+    state.turns += 1
+    state.turn = TurnState(id=TurnId(f"t{state.turns}"), seq=event.seq, at=event.at, started=data)
+
+
+def _requested(state: SessionStatus, event: RecordedEvent, data: ModelRequested) -> None:
+    turn = _open(state)
+    turn.phase = Phase.ANSWER
+    turn.steps += 1
+    turn.requested = event.seq
+    turn.attempt = 1
+    turn.failure = None
+
+
+def _attempt_started(state: SessionStatus, event: RecordedEvent, data: Any) -> None:
+    turn = _open(state)
+    turn.attempt = data.attempt
+    turn.retries += 1
+
+
+def _attempt_failed(state: SessionStatus, event: RecordedEvent, data: ModelAttemptFailed) -> None:
+    _open(state).failure = data.failure
+
+
+def _committed(state: SessionStatus, event: RecordedEvent, data: MessageCommitted) -> None:
+    turn = _open(state)
+    turn.failure = None
+    turn.answer = (event.seq, data)
+    calls = data.message.tool_calls
+    turn.calls = {block.id: CallState(block) for block in calls}
+    turn.all_calls.extend(turn.calls.values())
+    turn.usage = add_usage(turn.usage, data.usage)
+    if data.cost is None or turn.cost_micros is None:
+        turn.cost_micros = None
+    else:
+        turn.cost_micros += data.cost.micros
+        turn.currency, turn.prices = data.cost.currency, data.cost.prices
+    turn.phase = Phase.CALLS if calls else _after(turn)
+
+
+def _after(turn: TurnState) -> Phase:
+    return Phase.STEP if turn.ending in ("run", "drop_then_step", "step") else Phase.END
+
+
+def _tool_started(state: SessionStatus, event: RecordedEvent, data: ToolStarted) -> None:
+    call = _open(state).calls.get(data.call)
+    if call is not None:
+        call.started = data
+
+
+def _tool_completed(state: SessionStatus, event: RecordedEvent, data: ToolCompleted) -> None:
+    turn = _open(state)
+    call = turn.calls.get(data.call)
+    if call is None:
+        return
+    call.outcome = data.outcome
+    if call.approval is not None:
+        state.approvals[call.approval].used = True
+    if all(other.outcome is not None for other in turn.calls.values()):
+        turn.phase = _after(turn)
+
+
+def _tool_revised(state: SessionStatus, event: RecordedEvent, data: ToolRevised) -> None:
+    call = _open(state).calls.get(data.call)
+    if call is not None:
+        call.revised = True
+
+
+def _step_failed(state: SessionStatus, event: RecordedEvent, data: StepFailed) -> None:
+    turn = _open(state)
+    turn.phase = Phase.STEP_FAILED
+    turn.failure = data.failure
+    if event.step is not None:  # a step may fail before it makes its request
+        turn.steps = max(turn.steps, int(event.step.partition("s")[2]))
+
+
+def _cancel_requested(state: SessionStatus, event: RecordedEvent, data: CancelRequested) -> None:
+    turn = state.turn
+    if turn is not None:
+        turn.cancel = data
+        turn.suspended = ()
+        turn.status = "open"
+
+
+def _approval_requested(state: SessionStatus, event: RecordedEvent, data: ApprovalRequested) -> None:
+    state.approvals[data.id] = ApprovalState(request=data, seq=event.seq, at=event.at, turn=event.turn)
+    if data.replaces is not None and data.replaces in state.approvals:
+        state.approvals[data.replaces].used = True
+    call = _open(state).calls.get(data.call)
+    if call is not None:
+        call.approval = data.id
+
+
+def _approval_decided(state: SessionStatus, event: RecordedEvent, data: ApprovalDecided) -> None:
+    approval = state.approvals.get(data.id)
+    if approval is None or approval.used or approval.decision is not None:
+        return
+    approval.decision = data
+    turn = state.turn
+    if turn is not None and turn.suspended and all(state.approvals[id].decision for id in turn.suspended):
+        turn.suspended = ()
+        turn.status = "open"
+
+
+def _turn_suspended(state: SessionStatus, event: RecordedEvent, data: Any) -> None:
+    turn = _open(state)
+    turn.suspended = data.approvals
+    turn.status = "suspended"
+
+
+def _turn_completed(state: SessionStatus, event: RecordedEvent, data: TurnCompleted) -> None:
+    _open(state).complete = data.complete
+    _close(state, event, "completed")
+
+
+def _turn_failed(state: SessionStatus, event: RecordedEvent, data: TurnFailed) -> None:
+    _open(state).failure = data.failure
+    _close(state, event, "failed")
+
+
+def _turn_cancelled(state: SessionStatus, event: RecordedEvent, data: TurnCancelled) -> None:
+    _close(state, event, "cancelled")
+
+
+def _close(state: SessionStatus, event: RecordedEvent, status: Literal["completed", "failed", "cancelled"]) -> None:
+    turn = _open(state)
+    turn.status = status
+    turn.ended_at = event.at
+    for approval in state.approvals.values():
+        if approval.turn == turn.id:
+            approval.used = True
+    state.last, state.turn = turn, None
+
+
+def _open(state: SessionStatus) -> TurnState:
+    if state.turn is None:
+        raise AssertionError("a fact of a turn without an open turn")
+    return state.turn

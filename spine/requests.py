@@ -1,0 +1,241 @@
+"""Requests by reference (floor 7): frames, patches, digests, and the rebuilding of a request from the log.
+
+A request is stored as a frame (everything but the messages, each text and tool definition by digest), the history it
+was built on, and the patches that plugins made. The digest covers the effective request; rebuilding must give it.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from spine.codec import Codec
+from spine.events import Change, FieldChange, Splice
+from spine.llm.request import ModelRequest, ResponseFormat, Route, ToolChoice
+from spine.messages import Message, SystemBlock
+from spine.projectors.model_history import CHAIN_START, History, next_hash
+from spine.store import Content
+from spine.tools import ServerTool, ToolDefinition
+from spine.values import DIGEST_FORMAT, Digest, StepId, decode, digest, encode, freeze_object
+
+FRAME_TYPE = "application/vnd.spine.frame+json"
+JSON_TYPE = "application/json"
+TEXT_TYPE = "text/plain"
+INLINE_CHANGE_BYTES = 256
+"""A changed field whose JSON is longer goes beside the patch, as content."""
+MESSAGE_FIELD = "messages"
+_KEPT_APART = frozenset(("step", MESSAGE_FIELD, "system", "tools"))
+_FIELDS = tuple(field for field in attrs.fields(ModelRequest) if field.name not in ("step", MESSAGE_FIELD))
+_PARAMETERS = tuple(field for field in _FIELDS if field.name not in _KEPT_APART)
+
+
+@attrs.frozen
+class Selection:
+    """What a route resolved to. `settings` is the digest of the non-secret settings; no URL, header or key."""
+
+    provider: str
+    protocol: str
+    model: str
+    settings: Digest | None = None
+    prices: str | None = None
+
+
+@attrs.frozen
+class Frame:
+    """Everything of a request but its messages: the JSON that is digested, and the contents it refers to."""
+
+    json: Mapping[str, Any]
+    digest: Digest
+    contents: tuple[Content, ...]
+
+
+def content_of(text: str | bytes, media_type: str) -> Content:
+    """Text or bytes as content, with its digest."""
+    data = text.encode() if isinstance(text, str) else text
+    return Content(digest(data), media_type, data)
+
+
+# ------------------------------------------------------------------------------------------------ frame, digest
+
+
+def frame_of(codec: Codec, request: ModelRequest) -> Frame:
+    """The frame of a request: parameters that are set, each section's text and each tool by its digest."""
+    contents: list[Content] = []
+    system = []
+    for block in request.system:
+        text = content_of(block.text, TEXT_TYPE)
+        contents.append(text)
+        system.append({**codec.to_json(block), "text": text.digest})
+    tools = []
+    for tool in request.tools:
+        content = content_of(encode(_field_json(codec, "tool", tool)), JSON_TYPE)
+        contents.append(content)
+        tools.append(content.digest)
+    json: dict[str, Any] = {
+        field.name: _field_json(codec, field.name, value)
+        for field in _PARAMETERS
+        if (value := getattr(request, field.name)) != field.default
+    }
+    json |= {name: items for name, items in (("system", system), ("tools", tools)) if items}
+    return Frame(json, digest(encode(json)), tuple(contents))
+
+
+def frame_content(frame: Frame, selection: Selection) -> Content:
+    """The stored form of a frame together with the selection made for it."""
+    return content_of(encode({"request": frame.json, "selection": selection_json(selection)}), FRAME_TYPE)
+
+
+def selection_json(selection: Selection) -> dict[str, Any]:
+    """A selection as JSON; fields that are None are left out."""
+    return {name: value for name, value in attrs.asdict(selection).items() if value is not None}
+
+
+def request_digest(codec: Codec, frame_digest: Digest, step: StepId, messages: Sequence[Message]) -> Digest:
+    """SHA-256 over the frame's digest, the step, and the running hash of the messages."""
+    value = hashlib.sha256(f"agent-spine/1/request\n{frame_digest}\n{step}\n".encode())
+    value.update(messages_hash(codec, messages))
+    return Digest(DIGEST_FORMAT + value.hexdigest())
+
+
+def messages_hash(codec: Codec, messages: Sequence[Message]) -> bytes:
+    """The running hash of a sequence of messages; a `History` remembers its own."""
+    message_bytes = message_encoder(codec)
+    if isinstance(messages, History):
+        return messages.running_hash(message_bytes)
+    value = CHAIN_START
+    for message in messages:
+        value = next_hash(value, message_bytes(message))
+    return value
+
+
+def message_encoder(codec: Codec) -> Callable[[Message], bytes]:
+    """The canonical bytes of a message."""
+    to_json = codec.to_json
+    return lambda message: encode(to_json(message))
+
+
+def _field_json(codec: Codec, name: str, value: Any) -> Any:
+    match name:
+        case "route":
+            return str(value)
+        case "system":
+            return [codec.to_json(block) for block in value]
+        case "tools":
+            return [_field_json(codec, "tool", tool) for tool in value]
+        case "tool":
+            tag = "server" if isinstance(value, ServerTool) else "function"
+            return {**codec.to_json(value), "type": tag}
+        case "stop_sequences":
+            return list(value)
+        case "tool_choice" | "response_format":
+            return None if value is None else codec.to_json(value)
+        case _:
+            return value
+
+
+def _field_value(codec: Codec, name: str, json: Any) -> Any:
+    match name:
+        case "route":
+            return Route.parse(json)
+        case "system":
+            return tuple(codec.from_json(block, SystemBlock) for block in json)
+        case "tools":
+            return tuple(_tool_value(codec, tool) for tool in json)
+        case "stop_sequences":
+            return tuple(json)
+        case "tool_choice":
+            return None if json is None else codec.from_json(json, ToolChoice)
+        case "response_format":
+            return None if json is None else codec.from_json(json, ResponseFormat)
+        case "provider_options" | "metadata":
+            return freeze_object(json)
+        case _:
+            return json
+
+
+def _tool_value(codec: Codec, json: Mapping[str, Any]) -> ToolDefinition | ServerTool:
+    kind: type[Any] = ServerTool if json.get("type") == "server" else ToolDefinition
+    tool: ToolDefinition | ServerTool = codec.from_json({k: v for k, v in json.items() if k != "type"}, kind)
+    return tool
+
+
+# ------------------------------------------------------------------------------------------------------ patches
+
+Put = Callable[[Content], int]
+"""Adds content to the log (once per digest) and returns the seq of its `content.added`."""
+Get = Callable[[int], bytes]
+"""The bytes of the content that the event with this seq added."""
+
+
+def diff(codec: Codec, before: ModelRequest, after: ModelRequest, put: Put) -> tuple[Change, ...]:
+    """The changes that lead from one request to the other, told by identity first; empty when nothing changed."""
+    if after is before:
+        return ()
+    changes: list[Change] = []
+    for field in _FIELDS:
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if new is not old and new != old:
+            changes.append(_field_change(field.name, _field_json(codec, field.name, new), put))
+    if after.messages is not before.messages:
+        splice = _splice(codec, before.messages, after.messages, put)
+        if splice is not None:
+            changes.append(splice)
+    return tuple(changes)
+
+
+def _field_change(name: str, json: Any, put: Put) -> FieldChange:
+    data = encode(json)
+    if len(data) <= INLINE_CHANGE_BYTES:
+        return FieldChange(field=name, value=decode(data))
+    return FieldChange(field=name, content=put(content_of(data, JSON_TYPE)))
+
+
+def _splice(codec: Codec, old: Sequence[Message], new: Sequence[Message], put: Put) -> Splice | None:
+    start = old.same_start(new) if isinstance(old, History) and isinstance(new, History) else 0
+    shortest = min(len(old), len(new))
+    while start < shortest and (old[start] is new[start] or old[start] == new[start]):
+        start += 1
+    tail = 0
+    while tail < shortest - start and (old[-1 - tail] is new[-1 - tail] or old[-1 - tail] == new[-1 - tail]):
+        tail += 1
+    if start == len(old) == len(new):
+        return None
+    message_bytes = message_encoder(codec)
+    inserted = new[start : len(new) - tail]
+    seqs = tuple(put(content_of(message_bytes(message), JSON_TYPE)) for message in inserted)
+    return Splice(start=start, end=len(old) - tail, messages=seqs)
+
+
+def apply(codec: Codec, request: ModelRequest, changes: Sequence[Change], get: Get) -> ModelRequest:
+    """The request after `changes`."""
+    for change in changes:
+        if isinstance(change, Splice):
+            inserted = tuple(codec.from_json(decode(get(seq)), Message) for seq in change.messages)
+            old = request.messages
+            spliced = (*old[: change.start], *inserted, *old[change.end :])
+            request = request.evolve(messages=spliced)
+        else:
+            json = change.value if change.content is None else decode(get(change.content))
+            request = request.evolve(**{change.field: _field_value(codec, change.field, json)})
+    return request
+
+
+# -------------------------------------------------------------------------------------------------- rebuilding
+
+
+def request_from_frame(
+    codec: Codec,
+    frame: Mapping[str, Any],
+    step: StepId,
+    messages: Sequence[Message],
+    by_digest: Callable[[Digest], bytes],
+) -> ModelRequest:
+    """The request that `frame_of` took apart; `by_digest` finds a content's bytes."""
+    fields = {name: _field_value(codec, name, json) for name, json in frame.items() if name not in _KEPT_APART}
+    fields["system"] = tuple(
+        codec.from_json({**block, "text": by_digest(block["text"]).decode()}, SystemBlock)
+        for block in frame.get("system", ())
+    )
+    fields["tools"] = tuple(_tool_value(codec, decode(by_digest(tool))) for tool in frame.get("tools", ()))
+    return ModelRequest(step=step, messages=messages, **fields)

@@ -1,0 +1,128 @@
+"""From `provider:model` to what answers it (floor 9): explicit, decided before anything is recorded.
+
+An adapter registered under the provider's id in the scope wins; else the catalogue's entry names a protocol, and the
+`WireProtocol` registered for it is put behind the one HTTP adapter. Nothing is guessed from a URL or a model's name.
+"""
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import attrs
+
+from spine.errors import RouteUnknown
+from spine.llm.catalogue import Catalogue, Prices, Provider, Traits
+from spine.llm.protocols import Adapter, AdapterFactory, ProviderSettings, WireProtocol
+from spine.llm.request import Route
+from spine.requests import Selection
+from spine.scope import Registries, Scope
+from spine.values import Digest, Secret, digest, encode
+
+KeyFinder = Callable[[Provider], Secret | None]
+"""The key of a provider, None when it needs none. Raises `KeyMissing`."""
+HttpFactory = Callable[[WireProtocol, ProviderSettings], Adapter]
+
+
+@attrs.frozen
+class Target:
+    """What a route resolved to."""
+
+    adapter: Adapter
+    traits: Traits
+    selection: Selection
+    prices: Prices | None = None
+
+
+class Routes:
+    """Resolves routes and keeps one adapter per provider entry, made on first use and closed once."""
+
+    def __init__(
+        self,
+        registries: Registries,
+        catalogue: Callable[[], Catalogue],
+        find_key: KeyFinder,
+        http: HttpFactory,
+        *,
+        everything: Adapter | None = None,
+        clients: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`everything` answers every route (a scripted model); `clients` are HTTP clients by provider id."""
+        self._registries = registries
+        self._catalogue = catalogue
+        self._find_key = find_key
+        self._http = http
+        self._everything = everything
+        self._clients = clients or {}
+        self._adapters: dict[tuple[str, int], Adapter] = {}
+        self._made: list[Adapter] = [] if everything is None else [everything]
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """All known providers, those of plugins and configuration included."""
+        return self._catalogue()
+
+    def resolve(self, route: Route, scope: Scope) -> Target:
+        """The target of a route. Raises `RouteUnknown` or `KeyMissing`; makes no connection."""
+        catalogue = self.catalogue
+        entry = catalogue.providers.get(route.provider)
+        registered = self._registries.adapters.resolve(scope).entries.get(route.provider)
+        if self._everything is not None:
+            adapter, protocol = self._everything, getattr(self._everything, "protocol", "scripted")
+        elif registered is not None:
+            factory: AdapterFactory = registered.value
+            protocol = entry.protocol if entry else route.provider
+            adapter = self._made_once(route.provider, factory, lambda: factory(self._settings(route, entry, protocol)))
+        elif entry is not None:
+            protocol = entry.protocol
+            wire = self._registries.protocols.resolve(scope).entries.get(protocol)
+            if wire is None:
+                raise RouteUnknown(
+                    f'provider "{route.provider}" speaks {protocol}, which no plugin offers', hint="spine plugins list"
+                )
+            adapter = self._made_once(
+                route.provider, wire.value, lambda: self._http(wire.value, self._settings(route, entry, protocol))
+            )
+        else:
+            raise RouteUnknown(self._unknown(route), hint="spine models")
+        model = catalogue.model(route.provider, route.model)
+        traits = attrs.evolve(catalogue.traits(route.provider, route.model), protocol=protocol)
+        return Target(adapter, traits, self._selection(route, protocol, traits, model.prices), model.prices)
+
+    def _made_once(self, provider: str, source: object, make: Callable[[], Adapter]) -> Adapter:
+        key = (provider, id(source))
+        if key not in self._adapters:
+            self._adapters[key] = make()
+            self._made.append(self._adapters[key])
+        return self._adapters[key]
+
+    def _settings(self, route: Route, entry: Provider | None, protocol: str) -> ProviderSettings:
+        return ProviderSettings(
+            provider=route.provider,
+            protocol=protocol,
+            base_url=entry.base_url if entry else None,
+            secret=self._find_key(entry) if entry else None,
+            auth=entry.auth if entry else "none",
+            traits=lambda model: self.catalogue.traits(route.provider, model),
+            client=self._clients.get(route.provider),
+        )
+
+    def _selection(self, route: Route, protocol: str, traits: Traits, prices: Prices | None) -> Selection:
+        settings: Digest = digest(encode(attrs.asdict(traits)))
+        return Selection(route.provider, protocol, route.model, settings, prices.id if prices else None)
+
+    def _unknown(self, route: Route) -> str:
+        nearest = get_close_matches(route.provider, self.catalogue.providers, 1)
+        near = f'; nearest is "{nearest[0]}"' if nearest else ""
+        return f'unknown provider "{route.provider}" in model "{route}"{near}'
+
+    async def aclose(self) -> None:
+        """Close every adapter once, last made first; an adapter's failure does not keep the others open."""
+        errors: list[Exception] = []
+        while self._made:
+            try:
+                await self._made.pop().aclose()
+            except Exception as error:
+                errors.append(error)
+        self._adapters.clear()
+        if errors:
+            raise ExceptionGroup("closing adapters failed", errors)

@@ -1,0 +1,113 @@
+"""What a running session holds while its turns run (floor 9): everything the loop is given and nothing it decides."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import anyio
+import attrs
+
+from spine.agent import Agent
+from spine.capabilities import Capabilities, SectionRenderer
+from spine.events import HookFailed, Patch, RecordedEvent
+from spine.hooks import HookChange, HookContext, Hooks, HookWatch
+from spine.llm.chunks import Chunk
+from spine.llm.request import ModelRequest, Route
+from spine.llm.retry import RetryPolicy
+from spine.log import Clock, SessionLog
+from spine.projectors.status import TurnState
+from spine.requests import Frame
+from spine.routes import Routes, Target
+from spine.scope import Registries, Scope
+from spine.threads import Workers
+from spine.values import EMPTY_OBJECT, JsonObject, Secret, StepId
+
+
+@attrs.frozen
+class PendingRequest:
+    """A durable `model.requested` and what will answer it."""
+
+    seq: int
+    request: ModelRequest
+    target: Target
+
+
+@attrs.define(eq=False)
+class Run:
+    """One session's machinery. Only the fields of the last group change, and only the loop changes them."""
+
+    log: SessionLog
+    agent: Agent
+    route: Route
+    hooks: Hooks
+    registries: Registries
+    routes: Routes
+    scope: Scope
+    clock: Clock
+    random: Callable[[], float]
+    policy: RetryPolicy = RetryPolicy()
+    deps: Any = None
+    metadata: JsonObject = EMPTY_OBJECT
+    variables: JsonObject = EMPTY_OBJECT
+    secrets: Mapping[str, Secret] = attrs.Factory(dict)
+    plugins: Mapping[str, str] = attrs.Factory(dict)
+    """Version of each loaded plugin, by name."""
+    strict: bool = False
+    workers: Workers = attrs.Factory(Workers)
+    """Threads for synchronous handlers."""
+    on_chunk: list[Callable[[Chunk], None]] = attrs.Factory(list)
+    """Watchers of live deltas."""
+    watch: HookWatch = attrs.Factory(HookWatch)
+    renderer: SectionRenderer = attrs.Factory(SectionRenderer)
+
+    capabilities: Capabilities | None = None
+    capabilities_version: Any = None
+    frame: tuple[Any, Frame, int] | None = None
+    """The last frame: what it was made from, the frame, the seq of its content."""
+    pending: PendingRequest | None = None
+    flow: Any = None
+    """The answer that is arriving (`spine.attempts.Flow`)."""
+    cancel_scope: anyio.CancelScope | None = None
+    is_resumed: bool = False
+    """The open turn was begun by another process, or before this session was opened."""
+    next_route: Route | None = None
+    """The route that a `spine_step_failed` hook chose for the next step."""
+
+    def context(self, turn: TurnState, step: StepId, route: Route) -> HookContext:
+        """What a hook may look at in this step."""
+        capabilities = self.capabilities
+        return HookContext(
+            session=self.log.session,
+            scope=self.scope.id,
+            agent=self.agent.name,
+            turn=turn.id,
+            step=step,
+            route=route,
+            model=route.model,
+            tools=tuple(capabilities.tools) if capabilities else (),
+            variables=self.variables,
+            metadata=self.metadata,
+            usage=turn.usage,
+            at=turn.at,
+            view=lambda: self.log.history,
+        )
+
+    def append(self, *events: Any, place: str | None) -> list[RecordedEvent]:
+        """Append to the log."""
+        return self.log.append(*events, place=place)
+
+    def hook_failed(self, place: str) -> Callable[[Any], None]:
+        """A reporter that records an observer's failure."""
+        return lambda error: self.append_failed(error, place)
+
+    def append_failed(self, error: Any, place: str) -> None:
+        """Record that an observer failed."""
+        text = str(error.__cause__ or error)[:1000]
+        self.append(HookFailed(hook=error.hook or "", plugin=error.plugin, error=text), place=place)
+
+
+def patches(
+    changes: Sequence[HookChange[Any]], changed: Callable[[HookChange[Any]], tuple[Any, ...]]
+) -> tuple[Patch, ...]:
+    """The changes of a waterfall as patches, those that changed nothing left out."""
+    found = ((change, changed(change)) for change in changes)
+    return tuple(Patch(plugin=c.plugin, phase=c.phase, changes=fields) for c, fields in found if fields)

@@ -1,0 +1,489 @@
+"""The runtime (floor 12): wires store, plugins, adapters and sessions together, and owns everything that runs."""
+
+import os
+import random as randomness
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import anyio
+import anyio.abc
+import attrs
+
+import spine.late as late
+from spine.agent import Agent, contract
+from spine.codec import Codec
+from spine.commits import Writer
+from spine.config import Settings, bad_url, find_key, load_settings
+from spine.errors import RouteUnknown, SessionExists, SessionOwned, SessionUnknown, SpineError, UsageError
+from spine.hooks import Hooks, HookWatch
+from spine.llm.catalogue import CATALOGUE, Provider
+from spine.llm.protocols import Adapter, ProviderSettings, WireProtocol
+from spine.llm.request import Route
+from spine.llm.retry import RetryPolicy
+from spine.log import Clock, LogReader, SessionLog
+from spine.plugins import PluginInfo, Plugins
+from spine.routes import Routes
+from spine.run import Run
+from spine.scope import Disposer, Registries, Scope
+from spine.sections import Section
+from spine.session import Session
+from spine.store import Owner, SessionInfo, Store
+from spine.threads import Workers
+from spine.values import JsonObject, ScopeId, Secret, SessionId, encode, freeze_object, session_id
+
+VERSION = "0.1.0"
+LEASE_US = 30_000_000
+TICK_S = 0.05
+INBOX_EVERY = 5
+"""Ticks between two looks into the inbox."""
+SYNC_THREADS = 16
+
+
+class SystemClock:
+    """The real time."""
+
+    def now(self) -> int:
+        """Microseconds since 1970 UTC."""
+        return time.time_ns() // 1000
+
+    def monotonic(self) -> float:
+        """Seconds; never goes back."""
+        return time.monotonic()
+
+    async def sleep(self, delay_s: float) -> None:
+        """Wait."""
+        await anyio.sleep(delay_s)
+
+    async def pause(self, delay_s: float) -> None:
+        """Wait for time to pass."""
+        await anyio.sleep(delay_s)
+
+
+class Runtime:
+    """Opens sessions on a store. Use it as `async with Runtime.open(…) as runtime`; leaving stops what still runs."""
+
+    def __init__(
+        self,
+        store: Store,
+        plugins: Plugins,
+        routes: Routes,
+        settings: Settings,
+        clock: Clock,
+        options: Mapping[str, Any],
+    ) -> None:
+        """Prefer `Runtime.open`."""
+        self.store = store
+        self.settings = settings
+        self._plugins = plugins
+        self._routes = routes
+        self._clock = clock
+        self._options = options
+        self._writer = Writer(store)
+        self._owner = Owner(
+            id=f"{os.getpid()}-{clock.now()}-{id(self):x}",
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started=clock.now(),
+        )
+        self._sessions: dict[SessionId, Session] = {}
+        self._scopes: dict[str, ScopeHandle] = {}
+        self._running: dict[SessionId, Session] = {}
+        self._pending: set[SessionLog] = set()
+        self._unloaded: list[str] = []
+        self._wake = anyio.Event()
+        self._group: anyio.abc.TaskGroup | None = None
+        self._workers = Workers(max_threads=SYNC_THREADS)
+
+    @classmethod
+    def open(
+        cls,
+        store: str | Store | None = None,
+        *,
+        model: Adapter | None = None,
+        plugins: Sequence[Any] = (),
+        secrets: Mapping[str, Secret] | None = None,
+        strict: bool | None = None,
+        clock: Clock | None = None,
+        settings: Settings | None = None,
+        random: Callable[[], float] | None = None,
+        retry: RetryPolicy | None = None,
+        clients: Mapping[str, Any] | None = None,
+    ) -> "Runtime":
+        """A runtime on `store`, a URL (`memory:`, `sqlite:PATH`) or a `Store`; by default the configured one.
+
+        `model` answers every route (a `ScriptedAdapter`, say). `plugins` are modules beside the installed ones;
+        `settings` replaces what files and environment say (`Settings()` for none of it). `secrets` are keys by
+        provider, and what tools may ask for by name. `clients` are httpx-compatible clients by provider.
+        """
+        settings = load_settings() if settings is None else settings
+        clock = clock or SystemClock()
+        registries, codec = Registries.new(), Codec()
+        loaded = Plugins(Hooks(), registries, codec, CATALOGUE.with_providers(*settings.providers))
+        strict = settings.strict if strict is None else strict
+        if settings.installed_plugins:
+            loaded.discover(settings.blocks, strict=strict)
+        for plugin in plugins:
+            loaded.load(plugin)
+        given = dict(secrets or {})
+
+        def key_of(provider: Provider) -> Secret | None:
+            return given.get(provider.id) or find_key(settings, provider)
+
+        routes = Routes(registries, lambda: loaded.catalogue, key_of, _http_adapter, everything=model, clients=clients)
+        if store is None or isinstance(store, str):
+            store = open_store(store or settings.store or "sqlite:spine.db", registries)
+        options = {
+            "secrets": given,
+            "strict": strict,
+            "random": random or randomness.random,
+            "policy": retry or RetryPolicy(),
+        }
+        return cls(store, loaded, routes, settings, clock, options)
+
+    async def __aenter__(self) -> "Runtime":
+        self._group = anyio.create_task_group()
+        await self._group.__aenter__()
+        self._group.start_soon(self._flush_pending)
+        self._group.start_soon(self._tick)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._group is not None
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._stop_sessions()
+            self._group.cancel_scope.cancel()
+            if isinstance(error, Exception):  # the caller's own error goes on as it is, not inside a group
+                await self._group.__aexit__(None, None, None)
+                return None
+            return await self._group.__aexit__(kind, error, trace)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._close_all()
+
+    async def _stop_sessions(self) -> None:
+        for session in list(self._running.values()):
+            await session.cancel("the runtime was closed")
+        with anyio.move_on_after(5):
+            while self._running:
+                await anyio.sleep(0.005)
+
+    async def _close_all(self) -> None:
+        try:
+            for session in self._sessions.values():
+                if not session.log.is_closed:
+                    await session.log.commit()
+                    session.log.close(UsageError(f'session "{session.id}": its runtime was closed'))
+                    self.store.release(session.id, self._owner)
+            for name in reversed([*self._plugins.versions]):
+                self._plugins.unload(name)
+                self._plugins.close(name)
+        finally:
+            await self._routes.aclose()
+            if not self._options.get("keeps_store"):
+                self.store.close()
+
+    # --------------------------------------------------------------------------------------------------- sessions
+
+    async def session(
+        self,
+        id: str,
+        agent: Agent,
+        *,
+        deps: Any = None,
+        scope: "str | ScopeHandle | None" = None,
+        metadata: Mapping[str, Any] | None = None,
+        variables: Mapping[str, Any] | None = None,
+        on_change: str = "record",
+        reference: str | None = None,
+    ) -> Session:
+        """Open the session, or prepare a new one; nothing is written before its first input.
+
+        `deps` reach tools and never the log, `metadata` is logged, `variables` are for prompt sections. `on_change`
+        `refuse` raises when the agent's contract is not the recorded one. The same session asked for again is the same
+        object. Raises `RouteUnknown`, `SessionOwned`, `EventUnknown`, `ToolUnknown`.
+        """
+        known = self._sessions.get(session_id(id))
+        if known is not None and not known.log.is_closed:
+            return known
+        log = self._open_log(session_id(id))
+        try:
+            session = self._make_session(log, agent, deps, scope, metadata, variables, on_change, reference)
+        except SpineError:
+            self.store.release(log.session, self._owner)
+            raise
+        self._sessions[session.id] = session
+        await session.take_inbox()
+        return session
+
+    async def create_session(self, id: str, agent: Agent, **options: Any) -> Session:
+        """`session`, which must not exist yet. Raises `SessionExists`."""
+        if self.store.head(session_id(id)) is not None:
+            raise SessionExists(f'session "{id}" is in {self.store.url} already', hint=f"spine log {id}")
+        return await self.session(id, agent, **options)
+
+    async def open_session(self, id: str, agent: Agent, **options: Any) -> Session:
+        """`session`, which must exist. Raises `SessionUnknown`."""
+        if self.store.head(session_id(id)) is None:
+            raise SessionUnknown(f'no session "{id}" in {self.store.url}', hint="spine sessions")
+        return await self.session(id, agent, **options)
+
+    def _open_log(self, id: SessionId) -> SessionLog:
+        try:
+            claim = self.store.claim(id, self._owner, now=self._clock.now(), lease_us=LEASE_US)
+        except SessionOwned:
+            holder = self.store.owner(id)
+            if holder is None or not _is_dead(holder[0]):
+                raise
+            claim = self.store.claim(id, self._owner, now=self._clock.now(), lease_us=LEASE_US, take_over=True)
+        log = SessionLog(self._writer, self._plugins.codec, id, claim, self._clock, on_pending=self._note_pending)
+        if claim.seq:
+            log.load()
+        return log
+
+    def _make_session(
+        self,
+        log: SessionLog,
+        agent: Agent,
+        deps: Any,
+        scope: "str | ScopeHandle | None",
+        metadata: Mapping[str, Any] | None,
+        variables: Mapping[str, Any] | None,
+        on_change: str,
+        reference: str | None,
+    ) -> Session:
+        route = self.resolve_model(agent.model)
+        handle = self.scope(scope) if isinstance(scope, str) else scope
+        parent = handle.scope if handle is not None else None
+        own = Scope(ScopeId(f"session {log.session}"), parent)
+        self._plugins.registries.forget(own)
+        self._fill_scope(agent, own)
+        created = log.status.created
+        run = Run(
+            log=log,
+            agent=agent,
+            route=route,
+            hooks=self._plugins.hooks,
+            registries=self._plugins.registries,
+            routes=self._routes,
+            scope=own,
+            clock=self._clock,
+            random=self._options["random"],
+            policy=self._options["policy"],
+            deps=deps,
+            metadata=created.metadata if created is not None else freeze_object(metadata or {}),
+            variables=freeze_object(variables or {}),
+            secrets=self._options["secrets"],
+            plugins=self._plugins.versions,
+            strict=self._options["strict"],
+            workers=self._workers,
+            watch=HookWatch(clock=self._clock.monotonic),
+        )
+        self._plugins.open_session(own)
+        digest = contract(log.codec, agent, route, agent.own_tools)
+        if on_change == "refuse" and created is not None and log.status.contract != digest:
+            raise UsageError(f'agent "{agent.name}" is not the one session "{log.session}" was recorded with')
+        name = str(parent.id) if parent is not None else None
+        return Session(run, self, digest, reference, name)
+
+    def _fill_scope(self, agent: Agent, own: Scope) -> None:
+        owner, registries = f"agent {agent.name}", self._plugins.registries
+        if agent.instructions:
+            section = Section("instructions", order=10, source=owner, render=agent.instructions)
+            registries.sections.add(section.name, section, owner=owner, scope=own)
+        for tool in agent.own_tools:
+            registries.tools.add(tool.name, tool.evolve(owner=owner), owner=owner, scope=own)
+
+    def reader(self, id: str) -> LogReader:
+        """A session's log for reading, whoever owns it."""
+        return LogReader(self.store, self._plugins.codec, session_id(id))
+
+    def follow(self, id: str, after: int = 0) -> Any:
+        """Committed events of any session, also of one that another process owns."""
+        return self.reader(id).follow(after)
+
+    def sessions(self) -> list[SessionInfo]:
+        """All sessions of the store, most recently changed last."""
+        return self.store.sessions()
+
+    def send(self, id: str, kind: str, data: Mapping[str, Any], *, key: str) -> bool:
+        """Put a request into the inbox of a session that another process owns; False when `key` was used before."""
+        return self.store.put_inbox(session_id(id), key, kind, encode(freeze_object(data)))
+
+    # --------------------------------------------------------------------------------------- scopes and plugins
+
+    def scope(self, id: str, parent: "str | ScopeHandle | None" = None) -> "ScopeHandle":
+        """The scope of that name, made on first use; `add` puts sections and tools into it."""
+        if id not in self._scopes:
+            above = self.scope(parent) if isinstance(parent, str) else parent
+            scope = Scope(ScopeId(id), above.scope if above is not None else None)
+            self._scopes[id] = ScopeHandle(scope, self._plugins)
+        return self._scopes[id]
+
+    @property
+    def plugins(self) -> tuple[PluginInfo, ...]:
+        """All plugins that were found, by name."""
+        return self._plugins.infos
+
+    @property
+    def registries(self) -> Registries:
+        """The layered registries."""
+        return self._plugins.registries
+
+    @property
+    def hooks(self) -> Hooks:
+        """The hooks' implementations."""
+        return self._plugins.hooks
+
+    @property
+    def routes(self) -> Routes:
+        """Routes and adapters."""
+        return self._routes
+
+    @property
+    def codec(self) -> Codec:
+        """Knows all event types, those of plugins included."""
+        return self._plugins.codec
+
+    def load_plugin(self, plugin: Any) -> PluginInfo:
+        """Load a module with hook implementations."""
+        return self._plugins.load(plugin)
+
+    def unload_plugin(self, name: str) -> None:
+        """Withdraw a plugin at once; its `spine_close` runs when no running step can hold it any more."""
+        self._plugins.unload(name)
+        self._unloaded.append(name)
+        self._close_unloaded()
+
+    def _close_unloaded(self) -> None:
+        while self._unloaded and not self._running:
+            self._plugins.close(self._unloaded.pop())
+
+    # ------------------------------------------------------------------------------------------ what sessions need
+
+    @property
+    def versions(self) -> JsonObject:
+        """Version of the runtime and of each loaded plugin."""
+        return freeze_object({"spine": VERSION, **self._plugins.versions})
+
+    def resolve_model(self, model: str) -> Route:
+        """A route from `provider:name` or an alias. Raises `RouteUnknown`."""
+        full = self.settings.aliases.get(model, model)
+        if ":" not in full:
+            known = ", ".join(self.settings.aliases) or "none"
+            raise RouteUnknown(
+                f'model "{model}" is neither provider:name nor an alias; aliases: {known}', hint="spine models"
+            )
+        return Route.parse(full)
+
+    def spawn(self, work: Callable[[], Any]) -> None:
+        """Run an async function in the background until the runtime closes."""
+        if self._group is None:
+            raise UsageError("the runtime is not entered; use `async with Runtime.open(…) as runtime`")
+        self._group.start_soon(_contained, work)
+
+    def entered(self, session: Session) -> None:
+        """A session began to run a turn."""
+        if self._group is None:
+            raise UsageError("the runtime is not entered; use `async with Runtime.open(…) as runtime`")
+        self._running[session.id] = session
+
+    def left(self, session: Session) -> None:
+        """A session stopped running a turn."""
+        self._running.pop(session.id, None)
+        self._close_unloaded()
+
+    def _note_pending(self, log: SessionLog) -> None:
+        self._pending.add(log)
+        self._wake.set()
+
+    async def _flush_pending(self) -> None:
+        """Commit at the next tick what is appended and nobody is waiting for."""
+        while True:
+            await self._wake.wait()
+            self._wake = anyio.Event()
+            while self._pending:
+                log = self._pending.pop()
+                if log.has_pending and not log.is_closed:
+                    await _contained(log.commit)
+
+    async def _tick(self) -> None:
+        """Flush chunks that wait too long, stop overdue hooks, look into inboxes, keep leases."""
+        count = 0
+        while True:
+            await self._clock.pause(TICK_S)
+            count += 1
+            for session in list(self._running.values()):
+                session.tick()
+            if count % INBOX_EVERY == 0:
+                for session in list(self._sessions.values()):
+                    if not session.log.is_closed:
+                        await _contained(session.take_inbox)
+            if count % 100 == 0:
+                self.store.renew(self._owner, until=self._clock.now() + LEASE_US)
+
+
+async def _contained(work: Callable[[], Any]) -> None:
+    """Run background work; its failure stands in the log of its session already and must not end the runtime."""
+    try:
+        await work()
+    except SpineError:
+        return
+
+
+@attrs.frozen
+class ScopeHandle:
+    """A scope that the application adds to at run time."""
+
+    scope: Scope
+    _plugins: Plugins
+
+    def add(self, value: Any) -> Disposer:
+        """Add a section or a tool to exactly this scope; the returned function takes it out again."""
+        kind = "prompts" if isinstance(value, Section) else "tools"
+        return self._plugins.contribute(kind, value, None, "application", self.scope, "", [])
+
+
+def _is_dead(owner: Owner) -> bool:
+    if owner.host != socket.gethostname():
+        return False
+    if owner.pid == os.getpid():
+        return False
+    try:
+        os.kill(owner.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def _http_adapter(protocol: WireProtocol, settings: ProviderSettings) -> Adapter:
+    adapter: Adapter = late.load("spine.wire.adapter").HttpAdapter(protocol, settings)
+    return adapter
+
+
+def open_store(url: str, registries: Registries) -> Store:
+    """The store of a URL: `memory:`, `sqlite:PATH[?durability=relaxed]`, or a scheme that a plugin offers."""
+    scheme, colon, rest = url.partition(":")
+    if not colon:
+        raise bad_url(url)
+    offered = registries.stores.resolve(None).entries.get(scheme)
+    if offered is not None:
+        store: Store = offered.value(url)
+        return store
+    if scheme == "memory":
+        memory: Store = late.load("spine.stores.memory").MemoryStore()
+        return memory
+    if scheme == "sqlite":
+        path, _, query = rest.partition("?")
+        sqlite: Store = late.load("spine.stores.sqlite").SqliteStore(
+            path, durability="relaxed" if "relaxed" in query else "full"
+        )
+        return sqlite
+    raise bad_url(url)

@@ -1,0 +1,92 @@
+"""The value a turn gives its caller (floor 8): frozen, made from the folded state."""
+
+from typing import Any, Literal
+
+import attrs
+
+from spine.events import ApprovalRequested
+from spine.llm.errors import Failure
+from spine.llm.response import StopReason
+from spine.llm.usage import Cost, Usage
+from spine.messages import Message
+from spine.projectors.status import SessionStatus, TurnState
+from spine.tools import ToolOutcome
+from spine.values import CallId, JsonObject, TurnId
+
+TurnStatus = Literal["open", "completed", "failed", "cancelled", "suspended"]
+
+
+@attrs.frozen(kw_only=True)
+class ToolCall:
+    """One call of a turn. `arguments` are those it ran with, or would have; `outcome` None while it waits."""
+
+    id: CallId
+    name: str
+    arguments: JsonObject | None
+    outcome: ToolOutcome | None
+
+
+@attrs.frozen(kw_only=True)
+class Turn:
+    """A turn as far as it got. `head` is (seq, hash) of the log when it ended, to note elsewhere."""
+
+    id: TurnId
+    status: TurnStatus
+    text: str
+    """Text of the final message; of the last one so far when the turn did not complete."""
+    output: Any = None
+    """The parsed answer, when `output` was asked for."""
+    message: Message | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    approvals: tuple[ApprovalRequested, ...] = ()
+    """Open ones; not empty exactly when suspended."""
+    usage: Usage = Usage()
+    cost: Cost | None = None
+    """None when some answer has no price."""
+    steps: int = 0
+    retries: int = 0
+    stop_reason: StopReason | None = None
+    warnings: tuple[str, ...] = ()
+    error: Failure | None = None
+    duration_s: float | None = None
+    head: tuple[int, bytes] = (0, b"")
+
+
+def make_turn(status: SessionStatus, turn: TurnState, head: tuple[int, bytes], now: int) -> Turn:
+    """The value of a turn's folded state."""
+    answer = turn.answer[1] if turn.answer else None
+    return Turn(
+        id=turn.id,
+        status=turn.status,
+        text=answer.message.text if answer else "",
+        message=answer.message if answer else None,
+        tool_calls=tuple(
+            ToolCall(
+                id=call.block.id,
+                name=call.block.name,
+                arguments=call.started.arguments if call.started else call.block.arguments,
+                outcome=call.outcome,
+            )
+            for call in turn.all_calls
+        ),
+        approvals=tuple(a.request for a in status.open_approvals if a.turn == turn.id),
+        usage=turn.usage,
+        cost=turn.cost,
+        steps=turn.steps,
+        retries=turn.retries,
+        stop_reason=answer.stop_reason if answer else None,
+        warnings=_warnings(turn),
+        error=turn.failure if turn.status == "failed" else None,
+        duration_s=max(0, (turn.ended_at or now) - turn.at) / 1_000_000,
+        head=head,
+    )
+
+
+def _warnings(turn: TurnState) -> tuple[str, ...]:
+    found = []
+    if not turn.complete:
+        found.append("the answer was cut")
+    if turn.answer is not None:
+        losses = turn.answer[1].metadata.get("losses", ())
+        found.extend(str(loss) for loss in losses)
+    return tuple(found)
