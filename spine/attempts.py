@@ -104,11 +104,11 @@ async def answer(run: Run, turn: TurnState, pending: PendingRequest) -> None:
     while True:
         flow = run.flow = Flow(run, step, attempt)
         try:
-            response = await _one_attempt(pending, flow)
+            message, response = await _one_attempt(pending, flow)
         except ProviderError as error:
             delay = _attempt_failed(run, pending, flow, step, attempt, error.failure)
         else:
-            _commit_message(run, pending, flow, response, step)
+            _commit_message(run, pending, flow, message, response, step)
             return
         if delay is None:
             return
@@ -119,7 +119,7 @@ async def answer(run: Run, turn: TurnState, pending: PendingRequest) -> None:
         await run.log.commit()
 
 
-async def _one_attempt(pending: PendingRequest, flow: Flow) -> ModelResponse:
+async def _one_attempt(pending: PendingRequest, flow: Flow) -> tuple[Message, ModelResponse]:
     response: ModelResponse | None = None
     try:
         async with aclosing(pending.target.adapter.stream(pending.request)) as stream:  # type: ignore[type-var]
@@ -139,9 +139,13 @@ async def _one_attempt(pending: PendingRequest, flow: Flow) -> ModelResponse:
         raise _broken_contract(f"raised {type(exc).__name__}: {exc}") from exc
     if response is None:
         raise _broken_contract("ended without a response")
-    if not _is_fold(response.message, flow.assembler.message()):
+    assembler = flow.assembler
+    assembler.model = response.model or assembler.model
+    assembler.response_id = response.response_id or assembler.response_id
+    message = assembler.message(origin_of(pending, assembler))
+    if not _is_fold(response.message, message):
         raise _broken_contract("gave a message that is not the fold of its chunks")
-    return response
+    return message, response
 
 
 def _broken_contract(what: str) -> ProviderError:
@@ -180,16 +184,14 @@ def _attempt_failed(
     return delay
 
 
-def _commit_message(run: Run, pending: PendingRequest, flow: Flow, response: ModelResponse, step: StepId) -> None:
+def _commit_message(
+    run: Run, pending: PendingRequest, flow: Flow, message: Message, response: ModelResponse, step: StepId
+) -> None:
     if run.strict and response.usage.malformed:
         failure = Failure(category="protocol_error", message="the provider's usage is malformed (strict mode)")
         _attempt_failed(run, pending, flow, step, run.policy.attempts, failure)
         return
     flow.flush()
-    assembler = flow.assembler
-    assembler.model = response.model or assembler.model
-    assembler.response_id = response.response_id or assembler.response_id
-    message = assembler.message(origin_of(pending, assembler))
     committed = MessageCommitted(
         message=message,
         stop_reason=response.stop_reason,

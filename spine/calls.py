@@ -26,7 +26,7 @@ from spine.events import (
     TurnSuspended,
 )
 from spine.execution import Executed, ToolContext, execute, validate
-from spine.hooks import Ask, Deny, HookChange, HookContext, waterfall
+from spine.hooks import Ask, Deny, HookChange, waterfall
 from spine.messages import ToolCallBlock, ToolResultBlock
 from spine.projectors.status import ApprovalState, CallState, TurnState
 from spine.recovery import resolve
@@ -73,10 +73,11 @@ async def settle_calls(run: Run, turn: TurnState) -> None:
         for call in _unanswered(turn):
             _complete(run, step, call.block, not_started_after(stop_reason))
         return
+    if run.request is None:  # after a restart
+        run.request = run.log.request(turn.requested)
     for group in _groups(run, _unanswered(turn)):
-        context = run.context(turn, step, run.route)
-        prepared = [await _prepare(run, turn, call, context) for call in group]
-        await _run_group(run, turn, step, prepared, context)
+        prepared = [await _prepare(run, turn, call) for call in group]
+        await _run_group(run, turn, step, prepared)
         waiting = tuple(item.id for item in prepared if isinstance(item, _Waits))
         if waiting:
             run.append(TurnSuspended(approvals=waiting), place=turn.id)
@@ -119,11 +120,11 @@ def _tool(run: Run, name: str) -> Tool | None:
 # ---------------------------------------------------------------------------------------------------- preparing
 
 
-async def _prepare(run: Run, turn: TurnState, call: CallState, context: HookContext) -> _Prepared:
+async def _prepare(run: Run, turn: TurnState, call: CallState) -> _Prepared:
     block = call.block
     tool = _tool(run, block.name)
-    if tool is None or block.name not in context.tools:
-        return _Done(block, outcomes.unknown_tool(block.name, context.tools))
+    if tool is None or block.name not in run.callable_names:
+        return _Done(block, outcomes.unknown_tool(block.name, run.callable_names))
     if call.started is not None:
         return await _recover(run, turn, call, call.started, tool)
     if block.arguments is None:
@@ -138,7 +139,7 @@ async def _prepare(run: Run, turn: TurnState, call: CallState, context: HookCont
         decided = _decided(run, tool, block, asked)
         if decided is not None:
             return decided
-    return await _ask_hooks(run, tool, block, context, asked)
+    return await _ask_hooks(run, turn, tool, block, asked)
 
 
 def _decided(run: Run, tool: Tool, block: ToolCallBlock, asked: ApprovalState) -> _Prepared | None:
@@ -153,14 +154,15 @@ def _decided(run: Run, tool: Tool, block: ToolCallBlock, asked: ApprovalState) -
 
 
 async def _ask_hooks(
-    run: Run, tool: Tool, block: ToolCallBlock, context: HookContext, stale: ApprovalState | None
+    run: Run, turn: TurnState, tool: Tool, block: ToolCallBlock, stale: ApprovalState | None
 ) -> _Prepared:
-    given = ToolInvocation(id=block.id, name=block.name, arguments=block.arguments or JsonObject(), requested=block)
-    allowed = (ToolInvocation, Deny, Ask, ToolOutcome)
+    given = result = _invocation(block)
+    changes: list[HookChange[ToolInvocation]] = []
     chain = run.hooks.chain("spine_pre_execute")
-    result, changes = await waterfall(
-        chain, "spine_pre_execute", "call", given, allowed, {"context": context}, run.watch
-    )
+    if chain:
+        allowed = (ToolInvocation, Deny, Ask, ToolOutcome)
+        arguments = {"context": run.context(turn, turn.step)}
+        result, changes = await waterfall(chain, "spine_pre_execute", "call", given, allowed, arguments, run.watch)
     applied = patches(changes, _argument_changes)
     match result:
         case Deny(reason):
@@ -236,9 +238,7 @@ def approval_hash(run: Run, tool: Tool, arguments: JsonObject) -> Digest:
 # ------------------------------------------------------------------------------------------------------ running
 
 
-async def _run_group(
-    run: Run, turn: TurnState, step: StepId, prepared: Sequence[_Prepared], context: HookContext
-) -> None:
+async def _run_group(run: Run, turn: TurnState, step: StepId, prepared: Sequence[_Prepared]) -> None:
     ready = [item for item in prepared if isinstance(item, _Ready)]
     for item in ready:
         if not item.resumes:
@@ -247,17 +247,17 @@ async def _run_group(
     for answered in done:
         _complete(run, step, answered.call, answered.outcome)
     for answered in done:
-        await _revise(run, turn, step, _invocation(answered.call), answered.outcome, context)
+        await _revise(run, turn, step, _invocation(answered.call), answered.outcome)
     if not ready:
         return
     await run.log.commit()
     if len(ready) == 1:
-        await _run_one(run, turn, step, ready[0], context)
+        await _run_one(run, turn, step, ready[0])
         return
     failures: list[PluginFailed] = []
     async with anyio.create_task_group() as group:
         for item in ready:
-            group.start_soon(_run_contained, run, turn, step, item, context, failures)
+            group.start_soon(_run_contained, run, turn, step, item, failures)
     if failures:
         raise failures[0]
 
@@ -275,23 +275,21 @@ def _started(item: _Ready) -> ToolStarted:
     )
 
 
-async def _run_contained(
-    run: Run, turn: TurnState, step: StepId, item: _Ready, context: HookContext, failures: list[PluginFailed]
-) -> None:
+async def _run_contained(run: Run, turn: TurnState, step: StepId, item: _Ready, failures: list[PluginFailed]) -> None:
     # A hook that fails for one call must not cancel its siblings' handlers.
     try:
-        await _run_one(run, turn, step, item, context)
+        await _run_one(run, turn, step, item)
     except PluginFailed as error:
         failures.append(error)
 
 
-async def _run_one(run: Run, turn: TurnState, step: StepId, item: _Ready, context: HookContext) -> None:
+async def _run_one(run: Run, turn: TurnState, step: StepId, item: _Ready) -> None:
     call = item.invocation
     executed = await execute(
         item.tool, call.arguments, tool_context(run, step, call), workers=run.workers, clock=run.clock.monotonic
     )
     _complete(run, step, call.requested, executed)
-    await _revise(run, turn, step, call, executed.outcome, context)
+    await _revise(run, turn, step, call, executed.outcome)
 
 
 def tool_context(run: Run, step: StepId, call: ToolInvocation) -> ToolContext[Any]:
@@ -342,13 +340,11 @@ def _invocation(block: ToolCallBlock) -> ToolInvocation:
 # -------------------------------------------------------------------------------------------- what the model sees
 
 
-async def _revise(
-    run: Run, turn: TurnState, step: StepId, call: ToolInvocation, outcome: ToolOutcome, context: HookContext
-) -> None:
+async def _revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation, outcome: ToolOutcome) -> None:
     chain = run.hooks.chain("spine_post_execute")
     if not chain:
         return
-    arguments = {"call": call, "context": context}
+    arguments = {"call": call, "context": run.context(turn, step)}
     revised, changes = await waterfall(
         chain, "spine_post_execute", "outcome", outcome, (ToolOutcome,), arguments, run.watch
     )
@@ -368,10 +364,9 @@ def _outcome_changes(run: Run, change: HookChange[ToolOutcome]) -> tuple[Change,
 
 async def revise_unshown(run: Run, turn: TurnState) -> None:
     """After a restart: ask `spine_post_execute` again for outcomes that no request has shown yet."""
-    context = run.context(turn, turn.step, run.route)
     for call in turn.calls.values():
         if call.outcome is not None and not call.revised:
-            await _revise(run, turn, turn.step, _invocation(call.block), call.outcome, context)
+            await _revise(run, turn, turn.step, _invocation(call.block), call.outcome)
 
 
 # ----------------------------------------------------------------------------------------------------- recovery

@@ -5,6 +5,7 @@ Rules of the format:
 - A field equal to its default is left out, so adding an optional field changes no stored byte and no digest.
 - Unions carry an explicit `type`, looked up here before anything is built; a text block with nothing but text is
   written as a bare JSON string.
+- `Usage` and `Origin` are arrays of their fields in order, null for a default, cut after the last that is none.
 - Chunks are written as short arrays, neighbouring deltas of one block joined into one array; reading expands them.
 - Text over 64 KiB inside an event lies beside the log: the data then begins with the key `$contents`, which maps the
   JSON pointer of each such text to its digest.
@@ -14,8 +15,9 @@ Rules of the format:
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import attrs
 import cattrs
@@ -32,6 +34,7 @@ from spine.messages import (
     ExtensionBlock,
     ImageBlock,
     JsonBlock,
+    Origin,
     ProviderState,
     RefusalBlock,
     ResultContent,
@@ -64,8 +67,7 @@ _CHANGE_TAGS: Mapping[str, type] = {"field": FieldChange, "splice": Splice}
 _TOOL_TAGS: Mapping[str, type] = {"function": ToolDefinition, "server": ServerTool}
 
 
-@attrs.frozen
-class Encoded:
+class Encoded(NamedTuple):
     """An event's data as it is stored, with what must lie beside the log."""
 
     type: str
@@ -270,6 +272,8 @@ def _converter() -> cattrs.Converter:
         converter.register_structure_hook(kind, _exact(kind))
     converter.register_structure_hook_factory(_is_optional, _optional_reader)
     converter.register_structure_hook_factory(_is_variadic_tuple, _tuple_reader)
+    for kind in (Usage, Origin):
+        _as_array(converter, kind)
     for union in (ContentBlock, ResultContent):
         _tagged_union(converter, union, BLOCK_TAGS, bare_text=True)
     _tagged_union(converter, Change, _CHANGE_TAGS)
@@ -318,6 +322,32 @@ def _tuple_reader(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any, 
     inner = get_args(kind)[0]
     read = converter.get_structure_hook(inner)
     return lambda values, _: tuple([read(value, inner) for value in values])
+
+
+def _as_array(converter: cattrs.Converter, kind: type) -> None:
+    fields = attrs.fields(kind)
+    names = tuple(field.name for field in fields)
+    required = sum(field.default is attrs.NOTHING for field in fields)
+    # A default other than None is written as null, too.
+    unlike_none = [(i, f.default) for i, f in enumerate(fields) if f.default not in (None, attrs.NOTHING)]
+    members = attrgetter(*names)
+
+    def write(value: Any) -> list[Any]:
+        items = list(members(value))
+        for i, default in unlike_none:
+            if items[i] == default:
+                items[i] = None
+        while items and items[-1] is None:
+            items.pop()
+        return items
+
+    def read(items: Any, _: Any) -> Any:
+        if type(items) is not list or not required <= len(items) <= len(names):
+            raise TypeError(f"expected an array of {required} to {len(names)} items for {kind.__name__}")
+        return kind(**{name: item for name, item in zip(names, items, strict=False) if item is not None})
+
+    converter.register_unstructure_hook(kind, write)
+    converter.register_structure_hook(kind, read)
 
 
 def _tagged_union(
@@ -394,7 +424,7 @@ def _write_chunk(converter: cattrs.Converter, chunk: c.Chunk) -> list[Any]:
         case c.BlockEnded(index, state):
             return ["end", index] if state is None else ["end", index, converter.unstructure(state)]
         case c.UsageReported(usage):
-            return ["usage", converter.unstructure(usage)]
+            return ["usage", *converter.unstructure(usage)]
         case c.ProviderEvent(kind, data):
             return ["event", kind, data]
         case _:
@@ -416,7 +446,7 @@ def _read_chunks(converter: cattrs.Converter, arrays: Sequence[Sequence[Any]]) -
                 yield c.BlockAdded(index, converter.structure(block, ContentBlock))  # type: ignore[arg-type]
             case "end", [index, *state]:
                 yield c.BlockEnded(index, converter.structure(state[0], ProviderState) if state else None)
-            case "usage", [usage]:
+            case "usage", usage:
                 yield c.UsageReported(converter.structure(usage, Usage))
             case "event", [kind, data]:
                 yield c.ProviderEvent(kind, data)

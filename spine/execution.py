@@ -112,6 +112,13 @@ class Executed:
     overflow: Content | None = None
 
 
+@attrs.frozen
+class _Pending:
+    """An awaitable on its way from a thread to the loop; trio takes no bare coroutine from a thread."""
+
+    awaitable: Awaitable[Any]
+
+
 def validate(tool: Tool, arguments: JsonObject) -> str | None:
     """What is wrong with a call's arguments in one sentence; None when the tool may run with them."""
     problem = compile_schema(tool.definition.parameters)(arguments)
@@ -178,7 +185,7 @@ def _timed(outcome: ToolOutcome, duration_s: float) -> ToolOutcome:
 
 
 def _since(started: float, clock: Callable[[], float]) -> float:
-    return round(clock() - started, 6)
+    return round(clock() - started, 3)
 
 
 def _failure(error: Exception, wording: int) -> ToolOutcome:
@@ -211,25 +218,23 @@ async def _call(
     arguments: JsonObject,
     context: ToolContext[Any],
     workers: Workers,
-    job: "Job[Executed | Awaitable[Any]] | None",
+    job: Job[Executed | _Pending] | None,
 ) -> Any:
     if job is None:
         return await tool.handler(arguments, context)
     result = await workers.run(job)
-    return result if type(result) is Executed else await result  # type: ignore[misc]
+    return await result.awaitable if isinstance(result, _Pending) else result
 
 
-def _job(
-    tool: Tool, arguments: JsonObject, context: ToolContext[Any], wording: int
-) -> "Job[Executed | Awaitable[Any]]":
-    def work() -> Executed | Awaitable[Any]:
+def _job(tool: Tool, arguments: JsonObject, context: ToolContext[Any], wording: int) -> Job[Executed | _Pending]:
+    def work() -> Executed | _Pending:
         # Everything is caught and converted here, in the thread: a large result must not hold up the event loop.
         try:
             result = tool.handler(arguments, attrs.evolve(context, report=partial(_from_thread, job, context._report)))
         except Exception as exc:
             return Executed(_failure(exc, wording))
         if inspect.isawaitable(result):
-            return result
+            return _Pending(result)
         return settle(result, max_bytes=tool.max_result_bytes, wording=wording)
 
     job = Job(f"{tool.name} {context.idempotency_key}", work)

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from spine.attempts import Flow, answer, crashed_partial, origin_of
 from spine.calls import revise_unshown, settle_calls, stop_calls
@@ -47,6 +48,8 @@ from spine.sections import DynamicContext, StaticContext
 from spine.values import StepId, encode, utc
 
 CLOSING_S = 2.0
+BREATH_S = 0.001
+"""How long a turn may run without an await that waits, before other tasks get their turn."""
 
 
 async def run_turn(run: Run) -> None:
@@ -57,8 +60,11 @@ async def run_turn(run: Run) -> None:
     """
     try:
         while (turn := run.log.status.turn) is not None and turn.status == "open":
+            if turn.cancel is not None:
+                await _cancel(run, turn)
+                continue
             with anyio.CancelScope() as run.cancel_scope:
-                await (_cancel if turn.cancel is not None else _MOVES[turn.phase])(run, turn)
+                await _move_on(run, turn)
             if run.cancel_scope.cancelled_caught and turn.cancel is None:
                 _fail_overdue(run, turn)
     except anyio.get_cancelled_exc_class():
@@ -72,6 +78,16 @@ async def run_turn(run: Run) -> None:
         raise
     finally:
         run.cancel_scope = None
+
+
+async def _move_on(run: Run, turn: TurnState) -> None:
+    """Move by move until the turn ends, waits, or is to be cancelled; lets other tasks run every now and then."""
+    breath = run.clock.monotonic()
+    while turn.status == "open" and turn.cancel is None:
+        await _MOVES[turn.phase](run, turn)
+        if run.clock.monotonic() - breath > BREATH_S and not run.log.has_pending:
+            await checkpoint()
+            breath = run.clock.monotonic()
 
 
 # --------------------------------------------------------------------------------------------------------- STEP
@@ -99,21 +115,23 @@ async def begin_step(run: Run, turn: TurnState) -> None:
 async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool = True) -> None:
     capabilities = take_snapshot(run)
     base, trimmed, estimate = _base_request(run, turn, step, capabilities)
-    context = run.context(turn, step, base.route)
+    run.request = base
     chain = run.hooks.chain("spine_pre_step")
-    allowed = (ModelRequest, Compact) if may_compact else (ModelRequest,)
-    request, changes = await waterfall(
-        chain, "spine_pre_step", "request", base, allowed, {"context": context}, run.watch
-    )
+    request: ModelRequest | Compact = base
+    changes: list[HookChange[ModelRequest]] = []
+    if chain:
+        allowed = (ModelRequest, Compact) if may_compact else (ModelRequest,)
+        arguments = {"context": run.context(turn, step)}
+        request, changes = await waterfall(chain, "spine_pre_step", "request", base, allowed, arguments, run.watch)
     if isinstance(request, Compact):
         run.append(HistoryCompacted(summary=request.summary, until=request.until), place=turn.id)
         await _request(run, turn, step, may_compact=False)
         return
     if request is not base:
         _check_request(request, base, capabilities)
-    target = run.routes.resolve(request.route, run.scope)
+    selected = run.resolve(base.route)
+    target = selected if request.route == base.route else run.routes.resolve(request.route, run.scope)
     target.adapter.check(request)
-    selected = run.routes.resolve(base.route, run.scope) if request.route != base.route else target
     frame, frame_seq = _frame(run, base, selected.selection, step)
     applied = _patches(run, changes, step) if changes else ()
     effective = frame_of(run.log.codec, request) if applied else frame
@@ -129,7 +147,7 @@ async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool
         trimmed=trimmed,
     )
     seq = run.append(requested, place=step)[0].seq
-    run.pending = PendingRequest(seq, request, target)
+    run.request, run.pending = request, PendingRequest(seq, request, target)
     await run.log.commit()
 
 
@@ -205,15 +223,15 @@ def _estimate(history: Any) -> int:
 
 def _frame(run: Run, base: ModelRequest, selection: Any, step: StepId) -> tuple[Any, int]:
     """The base request's frame and the seq of its content; looked up when nothing but messages and step changed."""
-    made_from = base.evolve(messages=(), step=StepId(""))
+    made_from = (selection, base.route, base.system, base.tools, base.response_format)  # the rest is the agent's
     kept = run.frame
-    if kept is not None and kept[0] == (made_from, selection):
+    if kept is not None and kept[0] == made_from:
         return kept[1], kept[2]
     frame = frame_of(run.log.codec, base)
     for content in frame.contents:
         run.log.put(content, step)
     seq = run.log.put(frame_content(frame, selection), step)
-    run.frame = ((made_from, selection), frame, seq)
+    run.frame = (made_from, frame, seq)
     return frame, seq
 
 
@@ -256,7 +274,7 @@ async def get_answer(run: Run, turn: TurnState) -> None:
     pending = run.pending
     if pending is None:
         take_snapshot(run)
-        request = run.log.request(turn.requested)
+        request = run.request = run.log.request(turn.requested)
         pending = run.pending = PendingRequest(turn.requested, request, run.routes.resolve(request.route, run.scope))
         found, partial = crashed_partial(run, turn)
         if found:
@@ -281,7 +299,7 @@ async def _post_step(run: Run, turn: TurnState, request: ModelRequest, chain: An
         usage=data.usage,
         metadata=data.metadata,
     )
-    context = run.context(turn, turn.step, request.route)
+    context = run.context(turn, turn.step)
     arguments = {"response": response, "context": context}
     answers = await observe(chain, "spine_post_step", arguments, run.watch, run.hook_failed(turn.step))
     for plugin, events in answers:
@@ -343,7 +361,7 @@ async def after_failure(run: Run, turn: TurnState) -> None:
     chain = run.hooks.chain("spine_step_failed")
     verdict: Stop | NextStep = Stop()
     if chain:
-        context = run.context(turn, turn.step, run.route)
+        context = run.context(turn, turn.step)
         try:
             verdict, _ = await waterfall(
                 chain,

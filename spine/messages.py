@@ -207,7 +207,7 @@ class Message:
     `kind` is None for what a model or a tool wrote, `origin` for everything a model did not write.
     """
 
-    role: Role
+    role: Role = "assistant"
     content: tuple[ContentBlock, ...] = ()
     kind: MessageKind | None = None
     origin: Origin | None = None

@@ -63,6 +63,10 @@ class Run:
     capabilities_version: Any = None
     frame: tuple[Any, Frame, int] | None = None
     """The last frame: what it was made from, the frame, the seq of its content."""
+    target: tuple[Any, Target] | None = None
+    """The last target: what it was resolved from, and the target."""
+    request: ModelRequest | None = None
+    """The effective request of the running step; None after a restart, until it is rebuilt."""
     pending: PendingRequest | None = None
     flow: Any = None
     """The answer that is arriving (`spine.attempts.Flow`)."""
@@ -72,9 +76,14 @@ class Run:
     next_route: Route | None = None
     """The route that a `spine_step_failed` hook chose for the next step."""
 
-    def context(self, turn: TurnState, step: StepId, route: Route) -> HookContext:
+    @property
+    def callable_names(self) -> tuple[str, ...]:
+        """Names of the tools that the effective request offers; nothing else may be called."""
+        return () if self.request is None else tuple(tool.name for tool in self.request.tools)
+
+    def context(self, turn: TurnState, step: StepId) -> HookContext:
         """What a hook may look at in this step."""
-        capabilities = self.capabilities
+        route = self.route if self.request is None else self.request.route
         return HookContext(
             session=self.log.session,
             scope=self.scope.id,
@@ -83,13 +92,20 @@ class Run:
             step=step,
             route=route,
             model=route.model,
-            tools=tuple(capabilities.tools) if capabilities else (),
+            tools=self.callable_names,
             variables=self.variables,
             metadata=self.metadata,
             usage=turn.usage,
             at=turn.at,
             view=lambda: self.log.history,
         )
+
+    def resolve(self, route: Route) -> Target:
+        """The target of a route; kept while the registries stand still."""
+        made_from = (route, self.capabilities_version)
+        if self.target is None or self.target[0] != made_from:
+            self.target = (made_from, self.routes.resolve(route, self.scope))
+        return self.target[1]
 
     def append(self, *events: Any, place: str | None) -> list[RecordedEvent]:
         """Append to the log."""

@@ -5,7 +5,7 @@ runs. The public contract suite (`spine.testing.store_contract`) holds every imp
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import attrs
 
@@ -19,8 +19,7 @@ INLINE_CONTENT_BYTES = 64 * 1024
 """Text longer than this lies beside the log, by digest."""
 
 
-@attrs.frozen(slots=True)
-class Row:
+class Row(NamedTuple):
     """One stored event. `at` counts microseconds since 1970 UTC; `place` is its turn or step, None outside turns."""
 
     seq: int

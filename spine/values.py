@@ -183,7 +183,8 @@ def load(text: str | bytes) -> Any:
         if isinstance(exc, ValueRefused):
             raise
         raise ValueRefused(f"no JSON: {exc}" if isinstance(exc, ValueError) else "JSON nested too deeply") from exc
-    if _depth_exceeds(value, MAX_DEPTH):
+    brackets = (b"[", b"{") if isinstance(text, bytes) else ("[", "{")
+    if sum(map(text.count, brackets)) > MAX_DEPTH and _depth_exceeds(value, MAX_DEPTH):  # type: ignore[arg-type]
         raise ValueRefused(f"JSON nested deeper than {MAX_DEPTH} levels")
     return value
 

@@ -1,6 +1,7 @@
 """The fold from chunks to a message (floor 3): the one way an assistant message comes to be."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import attrs
 
@@ -118,11 +119,19 @@ def parse_arguments(text: str) -> JsonObject | None:
     """The arguments of a call: nothing or blanks mean `{}`, anything but a JSON object means None."""
     if not text or text == "{}" or text.isspace():
         return EMPTY_OBJECT
+    return _parse_short(text) if len(text) <= 2048 else _parse(text)
+
+
+def _parse(text: str) -> JsonObject | None:
     try:
         value = load(text)
         return freeze_object(value) if isinstance(value, dict) else None
     except ValueRefused:
         return None
+
+
+# A decoder folds its chunks and the loop folds them again: the second time is a look-up.
+_parse_short = lru_cache(maxsize=512)(_parse)
 
 
 def assemble(chunks: Iterable[c.Chunk], step: str = "", origin: Origin | None = None) -> Message:

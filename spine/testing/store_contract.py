@@ -97,7 +97,7 @@ class StoreContract:
                 tagged, also, plain = stored[3 * number : 3 * number + 3]
                 assert (tagged.type, tagged.place, tagged.origin) == (text, text, f"{text}@1")
                 assert (tagged.version, tagged.required, tagged.at) == (number, False, START + tagged.seq)
-                assert attrs.evolve(also, seq=tagged.seq, at=tagged.at, data=b"1", hash=tagged.hash) == tagged
+                assert also._replace(seq=tagged.seq, at=tagged.at, data=b"1", hash=tagged.hash) == tagged
                 assert (plain.type, plain.place, plain.origin) == (text, None, None)
                 assert (plain.version, plain.required, plain.at) == (1, True, START - number * 10**12)
 
@@ -248,12 +248,12 @@ class StoreContract:
             log = writer(store)
             for _ in range(4):
                 log.append(*(b"x" * 2_000 for _ in range(500)))
-            reading = store.read(FIRST)
-            seqs = [next(reading).seq]
+            readings = [store.read(FIRST), store.read(FIRST, until=10**6)]
+            starts = [next(reading).seq for reading in readings]
             for _ in range(3):
                 log.append(b"later")
-            seqs += [row.seq for row in reading]
-            assert seqs == list(range(1, 2_001))
+            for start, reading in zip(starts, readings, strict=True):
+                assert [start, *(row.seq for row in reading)] == list(range(1, 2_001))
             assert sum(1 for _ in store.read(FIRST, after=1_990)) == 13
 
     def test_an_unread_rest_holds_nobody_up(self) -> None:
@@ -372,6 +372,14 @@ class StoreContract:
             second = store.claim(FIRST, BOB, now=START + LEASE, lease_us=LEASE)
             assert second.token > first.token
             assert store.owner(FIRST) == (BOB, START + 2 * LEASE)
+
+    def test_a_lease_is_shortened_by_no_claim_and_shown_after_its_end(self) -> None:
+        with self.opened() as store:
+            store.claim(FIRST, ALICE, now=START, lease_us=LEASE)
+            store.claim(SECOND, ALICE, now=START, lease_us=1)
+            assert store.owner(FIRST) == (ALICE, START + LEASE)
+            store.claim(SECOND, BOB, now=START + 2 * LEASE, lease_us=LEASE)
+            assert store.owner(FIRST) == (ALICE, START + LEASE)
 
     def test_taking_over_does_not_wait_and_fences_the_old_owner_off(self) -> None:
         with self.opened() as store:
