@@ -1,34 +1,67 @@
-"""Configuration (floor 12): the only reader of environment and files. Every value knows where it came from."""
+"""Configuration (floor 12): the only reader of environment and files. Every value knows where it came from.
+
+Precedence, first found wins: an argument or flag, `SPINE_*`, the nearest spine.toml from the working folder upwards
+(or the one that `SPINE_CONFIG` names), the default. Keys of providers are looked for when a route is resolved, never
+here and never at import.
+"""
 
 import os
+import re
+import shlex
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Final
 
 import attrs
 
 from spine.errors import ConfigInvalid, KeyMissing
-from spine.llm.catalogue import Provider
+from spine.llm.catalogue import CATALOGUE, Catalogue, ModelEntry, Provider
+from spine.project_file import ProjectFile, nearest, read_project
 from spine.values import Secret
+
+__all__ = ["FILE_NAME", "Settings", "bad_url", "find_key", "load_settings", "make_store_folder", "store_url"]
+
+FILE_NAME: Final = "spine.toml"
+KEY_COMMAND_S: Final = 20.0
+"""Seconds that a command may take to print a key."""
+_VARIABLES: Final[Mapping[str, str]] = {"store": "SPINE_STORE", "model": "SPINE_MODEL", "agent": "SPINE_AGENT"}
+_URL = re.compile(r"[a-z][a-z0-9+.-]+:")
 
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """What the configuration says; `origins` maps each field to where it was found."""
+    """What the configuration says; `origins` maps each field to where it was found.
+
+    The default value is an empty configuration: no file, no environment.
+    """
 
     store: str | None = None
+    """A store's URL; relative paths of spine.toml are those of its folder."""
     model: str | None = None
     agent: str | None = None
+    """`module:attribute`."""
     aliases: Mapping[str, str] = attrs.field(factory=dict)
     allow_plugins: tuple[str, ...] | None = None
+    """None allows every plugin; an empty tuple none."""
     block_plugins: tuple[str, ...] = ()
     providers: tuple[Provider, ...] = ()
+    models: Mapping[str, ModelEntry] = attrs.field(factory=dict)
+    """What the file says about models, by `provider:name`."""
     keys: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     """Per provider, where its key lies: `{"env": …}`, `{"file": …}` or `{"command": …}`."""
     strict: bool = False
     installed_plugins: bool = True
     """Whether plugins found by entry point are loaded; tests turn it off, so that they do not depend on the machine."""
     path: Path | None = None
+    """The spine.toml that was read; None when there is none."""
     origins: Mapping[str, str] = attrs.field(factory=dict)
+    """`spine.toml:5`, `SPINE_MODEL`, `--store` or `default`, by field; for aliases and models `aliases.NAME`."""
+
+    @property
+    def folder(self) -> Path:
+        """The project's folder: that of spine.toml, else the working folder."""
+        return Path.cwd() if self.path is None else self.path.parent
 
     def blocks(self, plugin: str) -> str | None:
         """Who keeps a plugin from loading; None when nobody does."""
@@ -36,34 +69,234 @@ class Settings:
             return self.origins.get("allow_plugins", "plugins.allow")
         return self.origins.get("block_plugins", "plugins.block") if plugin in self.block_plugins else None
 
+    def extend(self, catalogue: Catalogue) -> Catalogue:
+        """`catalogue` with the providers and models of the configuration, which win over every other entry."""
+        extended = catalogue.with_providers(*self.providers)
+        for name, entry in self.models.items():
+            provider_id, _, model = name.partition(":")
+            provider = extended.providers.get(provider_id)
+            if provider is None:
+                known = nearest(provider_id, extended.providers)
+                where = self.origins.get(f"models.{name}", "models")
+                raise ConfigInvalid(
+                    f'{where}: no provider "{provider_id}" for model "{name}"{known}', hint="spine models"
+                )
+            models = {**provider.models, model: _merged(provider.models.get(model), entry)}
+            extended = extended.with_providers(attrs.evolve(provider, models=models))
+        return extended
 
-def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """The effective configuration of this process."""
-    environ = os.environ if environ is None else environ
-    plugins = environ.get("SPINE_PLUGINS")
-    return Settings(
-        store=environ.get("SPINE_STORE"),
-        model=environ.get("SPINE_MODEL"),
-        allow_plugins=None if plugins is None else tuple(name for name in plugins.split(",") if name),
-        origins={"allow_plugins": "SPINE_PLUGINS"},
+
+def _merged(known: ModelEntry | None, entry: ModelEntry) -> ModelEntry:
+    """What the file says, and for the rest what was known."""
+    if known is None:
+        return entry
+    return ModelEntry(
+        window=entry.window or known.window,
+        max_output=entry.max_output or known.max_output,
+        prices=entry.prices or known.prices,
+        traits={**known.traits, **entry.traits},
     )
 
 
+# ---------------------------------------------------------------------------------------------------------- loading
+
+
+def load_settings(
+    environ: Mapping[str, str] | None = None,
+    *,
+    arguments: Mapping[str, str | None] | None = None,
+    folder: Path | None = None,
+) -> Settings:
+    """The effective configuration of this process.
+
+    `arguments` are values by field (`store`, `model`, `agent`) that win over everything; None counts as not given.
+    `folder` is where the search for spine.toml begins, by default the working folder. Raises `ConfigInvalid`.
+    """
+    environ = os.environ if environ is None else environ
+    start = Path.cwd() if folder is None else folder
+    path = _find_file(environ, start)
+    project = ProjectFile(FILE_NAME, {}, {}) if path is None else _read(path, start)
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for field, variable in _VARIABLES.items():
+        given = (arguments or {}).get(field)
+        found = [(f"--{field}", given), (variable, environ.get(variable)), (project.origin(field), project.get(field))]
+        origins[field], values[field] = next(((where, value) for where, value in found if value), ("default", None))
+    values["store"], origins["store"] = _store(values["store"], origins["store"], path, environ, start)
+    values |= _plugins(project, environ, origins)
+    values |= _from_file(project, origins)
+    return Settings(**values, path=path, origins=origins)
+
+
+def _find_file(environ: Mapping[str, str], start: Path) -> Path | None:
+    named = environ.get("SPINE_CONFIG")
+    if named:
+        path = start / Path(named).expanduser()
+        if not path.is_file():
+            raise ConfigInvalid(f"SPINE_CONFIG names {named}, which is no file", hint="unset SPINE_CONFIG")
+        return path
+    folder = start.absolute()
+    return next((found for each in (folder, *folder.parents) if (found := each / FILE_NAME).is_file()), None)
+
+
+def _read(path: Path, start: Path) -> ProjectFile:
+    name = os.path.relpath(path, start)
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "it is no UTF-8"
+        raise ConfigInvalid(f"{name} cannot be read: {reason}") from exc
+    return read_project(text, name)
+
+
+def _store(url: str | None, origin: str, path: Path | None, environ: Mapping[str, str], start: Path) -> tuple[str, str]:
+    if url is not None:
+        in_file = path is not None and origin.startswith(os.path.relpath(path, start))
+        return (_rebased(store_url(url), path.parent, start) if in_file and path else store_url(url)), origin
+    if path is not None:
+        return _rebased("sqlite:spine.db", path.parent, start), "default"
+    data = environ.get("XDG_DATA_HOME") or os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local/share")
+    return f"sqlite:{os.path.join(data, 'spine', 'spine.db')}", "default"
+
+
+def _rebased(url: str, folder: Path, start: Path) -> str:
+    """A URL of a file in `folder` as one that works from `start`."""
+    scheme, _, path = url.partition(":")
+    if scheme != "sqlite" or os.path.isabs(path):
+        return url
+    found = os.path.relpath(folder / path, start)
+    return f"sqlite:{os.path.normpath(folder / path) if found.startswith('..') else found}"
+
+
+def _plugins(project: ProjectFile, environ: Mapping[str, str], origins: dict[str, str]) -> dict[str, Any]:
+    listed = environ.get("SPINE_PLUGINS")  # "" is an answer too: no plugins
+    allowed, blocked = project.get("plugins", "allow"), project.get("plugins", "block")
+    origins["block_plugins"] = "default" if blocked is None else project.origin("plugins", "block")
+    if listed is not None:
+        origins["allow_plugins"] = "SPINE_PLUGINS"
+        allowed = tuple(name.strip() for name in listed.split(",") if name.strip())
+    else:
+        origins["allow_plugins"] = "default" if allowed is None else project.origin("plugins", "allow")
+    return {"allow_plugins": allowed, "block_plugins": blocked or ()}
+
+
+def _from_file(project: ProjectFile, origins: dict[str, str]) -> dict[str, Any]:
+    """Fields that only the file can set."""
+    for table in ("aliases", "providers", "models"):
+        for name in project.get(table) or ():
+            origins[f"{table}.{name}"] = project.origin(table, name)
+    origins["strict"] = "default" if project.get("strict") is None else project.origin("strict")
+    providers: Mapping[str, Mapping[str, Any]] = project.get("providers") or {}
+    return {
+        "strict": bool(project.get("strict")),
+        "aliases": project.get("aliases") or {},
+        "models": project.get("models") or {},
+        "providers": tuple(_provider(id, table, project) for id, table in providers.items()),
+        "keys": {id: table["key"] for id, table in providers.items() if "key" in table},
+    }
+
+
+def _provider(id: str, table: Mapping[str, Any], project: ProjectFile) -> Provider:
+    """A new provider, or a catalogue's with some fields replaced."""
+    source = project.origin("providers", id)
+    changes = {name: table[name] for name in ("protocol", "base_url", "auth", "traits") if name in table}
+    known = CATALOGUE.providers.get(id)
+    if known is not None:
+        changes["traits"] = {**known.traits, **changes.get("traits", {})}
+        changes.setdefault("auth", "bearer" if "key" in table and known.auth == "none" else known.auth)
+        return attrs.evolve(known, **changes, source=source)
+    for name in ("protocol", "base_url"):
+        if name not in table:
+            hint = f"{name} = …" if name == "base_url" else f'{name} = "openai_chat"'
+            raise ConfigInvalid(f'{source}: provider "{id}" has no {name}; protocol and address are needed', hint=hint)
+    changes.setdefault("auth", "bearer" if "key" in table else "none")
+    return Provider(id=id, **changes, source=source)
+
+
+# ------------------------------------------------------------------------------------------------------------- keys
+
+
 def find_key(settings: Settings, provider: Provider, environ: Mapping[str, str] | None = None) -> Secret | None:
-    """The key of a provider; None when it wants none. Raises `KeyMissing` for a missing, blank or malformed one."""
+    """The key of a provider; None when it wants none.
+
+    Raises `KeyMissing` for a missing, blank or malformed one; no message quotes what was found.
+    """
     environ = os.environ if environ is None else environ
     if provider.auth == "none":
         return None
-    variable = settings.keys.get(provider.id, {}).get("env") or provider.key_env
-    text = environ.get(variable, "") if variable else ""
-    if not text.strip():
+    lies = settings.keys.get(provider.id) or ({"env": provider.key_env} if provider.key_env else {})
+    if not lies:
         raise KeyMissing(
-            f'no key for provider "{provider.id}": {variable or "no variable named"} is not set',
-            hint=f"export {variable}=…, or without a key: spine demo",
+            f'no key for provider "{provider.id}": {provider.source} does not say where it lies',
+            hint='key = { env = "…" } in spine.toml, or auth = "none"',
         )
-    if text != text.strip() or not text.isprintable() or not text.isascii():
-        raise KeyMissing(f'the key for provider "{provider.id}" in {variable} has blanks or characters no key has')
+    ((kind, name),) = lies.items()
+    text, place = _KEY_READERS[kind](name, provider.id, settings, environ)
+    if " " in text or not text.isprintable() or not text.isascii():
+        raise KeyMissing(
+            f'the key for provider "{provider.id}" in {place} has blanks or characters no key has', hint="spine config"
+        )
     return Secret(text)
+
+
+def _key_of_environment(name: str, id: str, settings: Settings, environ: Mapping[str, str]) -> tuple[str, str]:
+    text = environ.get(name, "")
+    if not text.strip():
+        state = "set, but blank" if name in environ else "not set"
+        raise KeyMissing(
+            f'no key for provider "{id}": {name} is {state}', hint=f"export {name}=…, or without a key: spine demo"
+        )
+    return text, name
+
+
+def _key_of_file(name: str, id: str, settings: Settings, environ: Mapping[str, str]) -> tuple[str, str]:
+    try:
+        text = (settings.folder / Path(name).expanduser()).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "it is no text"
+        raise KeyMissing(f'no key for provider "{id}": {name} cannot be read: {reason}', hint="spine config") from exc
+    return _last_newline_off(text, id, name), name
+
+
+def _key_of_command(name: str, id: str, settings: Settings, environ: Mapping[str, str]) -> tuple[str, str]:
+    try:
+        done = subprocess.run(
+            shlex.split(name), cwd=settings.folder, capture_output=True, timeout=KEY_COMMAND_S, stdin=subprocess.DEVNULL
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired) as exc:
+        reason = f"no answer in {KEY_COMMAND_S:g} s" if isinstance(exc, subprocess.TimeoutExpired) else str(exc)
+        raise KeyMissing(f'no key for provider "{id}": the command "{name}" failed: {reason}') from None
+    if done.returncode:
+        raise KeyMissing(f'no key for provider "{id}": the command "{name}" ended with status {done.returncode}')
+    return _last_newline_off(done.stdout.decode(errors="replace"), id, f'the output of "{name}"'), f'"{name}"'
+
+
+def _last_newline_off(text: str, id: str, place: str) -> str:
+    if not text.strip():
+        raise KeyMissing(f'no key for provider "{id}": {place} is blank', hint="spine config")
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+_KEY_READERS: Final = {"env": _key_of_environment, "file": _key_of_file, "command": _key_of_command}
+
+
+# ----------------------------------------------------------------------------------------------------------- stores
+
+
+def store_url(text: str) -> str:
+    """A store's URL; what has no scheme is the path of a SQLite file."""
+    return text if _URL.match(text) else f"sqlite:{text}"
+
+
+def make_store_folder(url: str) -> None:
+    """Make the folder of a store's file, for its owner alone, when it is not there yet."""
+    scheme, _, rest = url.partition(":")
+    folder = os.path.dirname(rest.partition("?")[0])
+    if scheme == "sqlite" and folder:
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        except OSError as exc:
+            raise ConfigInvalid(f"the folder of {url} cannot be made: {exc.strerror}", hint="--store PATH") from exc
 
 
 def bad_url(url: str) -> ConfigInvalid:
