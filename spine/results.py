@@ -9,6 +9,7 @@ goes, whole, into one artifact that the last block refers to. Images, sound and 
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -37,7 +38,8 @@ from spine.wording import WORDING_VERSION, say
 
 __all__ = ["Fitted", "ResultUnusable", "checked_outcome", "content_of", "fit"]
 
-MAX_NODES: Final = 1_000_000
+MAX_NODES: Final = 250_000
+"""Converting more would hold up the event loop for about a second; a tool with more to say returns text."""
 MAX_BITS: Final = 14_000
 """Just under the 4,300 digits that are read back from JSON."""
 MAX_BLOCKS: Final = 256
@@ -126,17 +128,25 @@ class _Walk:
         return clean_text(text)
 
     def _composed(self, value: Any, depth: int) -> Json:
-        if type(value) is dict or isinstance(value, Mapping):
+        kind = type(value)
+        if kind is dict:
             return self._object(value, depth)
-        if isinstance(value, Sequence) and not isinstance(value, _ATOMS):
-            return tuple([self.json(item, depth + 1) for item in value])
-        if isinstance(value, AbstractSet):
-            # A set has no order of its own; the same result must be the same bytes.
-            return tuple(sorted((self.json(item, depth + 1) for item in value), key=encode))
-        fields = _fields(value)
+        if kind is list or kind is tuple:
+            return self._array(value, depth)
+        fields = _fields(kind)  # type: ignore[arg-type]  # a class is hashable
         if fields is not None:
             return JsonObject({name: self.json(getattr(value, attribute), depth + 1) for name, attribute in fields})
+        if isinstance(value, Mapping):
+            return self._object(value, depth)
+        if isinstance(value, AbstractSet):
+            # A set has no order of its own; the same result must be the same bytes.
+            return tuple(sorted(self._array(value, depth), key=encode))
+        if isinstance(value, Sequence) and not isinstance(value, _ATOMS):
+            return self._array(value, depth)
         return self._leaf(value)
+
+    def _array(self, values: Iterable[Any], depth: int) -> tuple[Json, ...]:
+        return tuple([self.json(item, depth + 1) for item in values])
 
     def _object(self, value: Mapping[Any, Any], depth: int) -> JsonObject:
         items: dict[str, Json] = {}
@@ -187,15 +197,15 @@ def _refusal(value: Any) -> ResultUnusable:
     return ResultUnusable(f"{_name(value)} is no JSON value")
 
 
-def _fields(value: Any) -> list[tuple[str, str]] | None:
+@functools.lru_cache(maxsize=512)
+def _fields(kind: type) -> tuple[tuple[str, str], ...] | None:
     """(name in JSON, attribute) of an attrs class, dataclass or msgspec struct; None for anything else."""
-    kind = type(value)
     if attrs.has(kind):
-        return [(field.name, field.name) for field in attrs.fields(kind)]
+        return tuple((field.name, field.name) for field in attrs.fields(kind))
     if dataclasses.is_dataclass(kind):
-        return [(field.name, field.name) for field in dataclasses.fields(kind)]
-    if isinstance(value, msgspec.Struct):
-        return list(zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True))
+        return tuple((field.name, field.name) for field in dataclasses.fields(kind))
+    if issubclass(kind, msgspec.Struct):
+        return tuple(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
     return None
 
 

@@ -77,9 +77,8 @@ def read_signature(function: Callable[..., Any], *, tool: str, context_type: typ
         annotation = _resolve(parameter, function, tool, where, context_type)
         if get_origin(annotation) is context_type or annotation is context_type:
             if context is not None:
-                raise ToolSchemaInvalid(
-                    f'tool "{tool}": "{context}" and "{parameter.name}" are both contexts ({where})'
-                )
+                both = f'"{context}" and "{parameter.name}" are both a {context_type.__name__}'
+                raise ToolSchemaInvalid(f'tool "{tool}": {both}; one is enough ({where})')
             context = parameter.name
             continue
         text = _annotated_text(annotation) or texts.get(parameter.name)
@@ -183,6 +182,7 @@ def _signature(parameters: list[_Parameter], summary: str, context: str | None, 
         schema = _tidy(msgspec.json.schema(arguments))
     except Exception as exc:
         raise ToolSchemaInvalid(_undescribable(parameters, exc, tool, where)) from exc
+    schema["properties"] = {parameter.name: schema["properties"][parameter.name] for parameter in parameters}
     for parameter in parameters:
         _annotate(schema["properties"][parameter.name], parameter)
     return Signature(
@@ -225,6 +225,8 @@ def _tidy(schema: dict[str, Any]) -> dict[str, Any]:
     for part in _schemas(root):
         if "properties" in part:
             part.setdefault("additionalProperties", False)
+        if part.get("required") == []:
+            del part["required"]
     return root
 
 
