@@ -12,6 +12,7 @@ import attrs
 
 from spine.agent import Agent
 from spine.errors import HookMisused, ToolUnknown
+from spine.llm.request import Route
 from spine.messages import SystemBlock
 from spine.scope import Contribution, Registries, Scope
 from spine.sections import DynamicContext, Section, SectionContext, StaticContext
@@ -82,33 +83,36 @@ class SectionRenderer:
 
     def __init__(self, count: TokenCounter = estimate_tokens) -> None:
         self._count = count
-        self._static: dict[tuple[int, StaticContext], SystemBlock] = {}
-        self._of: Capabilities | None = None
+        self._of: tuple[Capabilities, Route] | None = None
+        self._static: dict[str, SystemBlock] = {}
+        self._has_dynamic = False
         self._last: tuple[SystemBlock, ...] = ()
 
     def render(
-        self, capabilities: Capabilities, static: StaticContext, dynamic: Callable[[], DynamicContext]
+        self,
+        capabilities: Capabilities,
+        route: Route,
+        static: Callable[[], StaticContext],
+        dynamic: Callable[[], DynamicContext],
     ) -> tuple[SystemBlock, ...]:
         """The blocks in order; empty ones are left out. The same tuple is returned while nothing changed."""
-        if self._of is not capabilities:
-            self._of, self._static = capabilities, {}
-        blocks = []
-        for entry in capabilities.sections:
-            block = self._block(entry, dynamic()) if entry.value.dynamic else self._kept(entry, static)
-            if block.text:
-                blocks.append(block)
-        if tuple(blocks) != self._last:
-            self._last = tuple(blocks)
+        sections = capabilities.sections
+        if self._of != (capabilities, route):
+            fixed = [entry for entry in sections if not entry.value.dynamic]
+            context = static() if fixed else None
+            self._static = {entry.name: self._block(entry, context) for entry in fixed}
+            self._has_dynamic = len(fixed) < len(sections)
+            self._of = (capabilities, route)
+        elif not self._has_dynamic:
+            return self._last
+        moving = dynamic() if self._has_dynamic else None
+        blocks = (self._block(e, moving) if e.value.dynamic else self._static[e.name] for e in sections)
+        rendered = tuple(block for block in blocks if block.text)
+        if rendered != self._last:
+            self._last = rendered
         return self._last
 
-    def _kept(self, entry: Contribution[Section], context: StaticContext) -> SystemBlock:
-        key = (id(entry), context)
-        kept = self._static.get(key)
-        if kept is None:
-            kept = self._static[key] = self._block(entry, context)
-        return kept
-
-    def _block(self, entry: Contribution[Section], context: SectionContext) -> SystemBlock:
+    def _block(self, entry: Contribution[Section], context: SectionContext | None) -> SystemBlock:
         section = entry.value
         text = section.render if isinstance(section.render, str) else section.render(context)
         if not isinstance(text, str):

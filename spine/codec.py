@@ -34,6 +34,7 @@ from spine.messages import (
     ExtensionBlock,
     ImageBlock,
     JsonBlock,
+    Message,
     Origin,
     ProviderState,
     RefusalBlock,
@@ -108,6 +109,7 @@ class Codec:
     def __init__(self, event_types: Iterable[tuple[EventType, str | None]] = ()) -> None:
         """`event_types`: those of plugins, each with its origin `plugin@version`."""
         self._converter = _converter()
+        self._write_message = self._converter.get_unstructure_hook(Message)
         self._by_name: dict[str, EventType] = {}
         self._by_class: dict[type, tuple[EventType, str | None, Callable[[Any], Any]]] = {}
         self._readers: dict[str, Callable[[Any, Any], Any]] = {}
@@ -198,6 +200,10 @@ class Codec:
             data = event_type.upcasters[version](data)
         known = decode(encode(self._by_class[event_type.data][2](self._readers[row.type](data, event_type.data))))
         return tuple(_extra_paths(data, known, "$"))
+
+    def message_bytes(self, message: Message) -> bytes:
+        """The canonical bytes of a message, over which requests are digested."""
+        return encode(self._write_message(message))
 
     def to_json(self, value: Any) -> Any:
         """The plain JSON form of any of our values (messages, definitions, usage, …)."""

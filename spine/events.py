@@ -6,7 +6,7 @@ of a session can be learnt from this file alone.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import attrs
 
@@ -433,6 +433,22 @@ class UnknownEvent:
 
 
 # ------------------------------------------------------------------------------------------------- the envelope
+
+
+class Envelope(Protocol):
+    """What core projections need besides an event's data; a stored row has it as well as a `RecordedEvent`."""
+
+    @property
+    def seq(self) -> int:
+        """The event's number."""
+
+    @property
+    def at(self) -> int:
+        """Microseconds since 1970 UTC."""
+
+    @property
+    def place(self) -> str | None:
+        """The turn or step it happened in."""
 
 
 @attrs.frozen(kw_only=True)

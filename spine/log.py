@@ -15,7 +15,7 @@ import attrs
 from spine.codec import Codec, chain_hash, genesis
 from spine.commits import Writer
 from spine.errors import EventUnknown, LogBroken, SessionUnknown, SpineError, ValueTooLarge
-from spine.events import ContentAdded, RecordedEvent, UnknownEvent
+from spine.events import ContentAdded, Envelope, RecordedEvent, UnknownEvent
 from spine.llm.request import ModelRequest
 from spine.projectors.model_history import History, HistoryState, ModelHistory
 from spine.projectors.status import SessionStatus, Status
@@ -204,24 +204,21 @@ class SessionLog(LogReader):
                     raise EventUnknown(_unknown_text(event), seq=event.seq, hint=_unknown_hint(event))
                 continue
             try:
-                self._project(event)
+                self._project(event.type, event, event.data)
             except (KeyError, AssertionError, AttributeError) as exc:
                 raise LogBroken(f"{self.session}: {event.type} does not fit at seq {event.seq}", seq=event.seq) from exc
 
-    def _project(self, event: RecordedEvent) -> None:
-        kind = event.type
+    def _project(self, kind: str, envelope: Envelope, data: Any) -> None:
         if kind == "content.added":
-            self.content_seqs.setdefault(event.data.digest, event.seq)
-            return
-        if kind in self._history.types:
-            self._history.apply(self.history_state, event)
-        if kind in self._status.types:
-            self._status.apply(self.status, event)
+            self.content_seqs.setdefault(data.digest, envelope.seq)
+        else:
+            self._history.fold(self.history_state, kind, envelope, data)
+            self._status.fold(self.status, kind, envelope, data)
 
     # -------------------------------------------------------------------------------------------- append
 
-    def append(self, *events: Any, place: str | None = None, consumed: Sequence[int] = ()) -> list[RecordedEvent]:
-        """Number, hash and project `events`, and put them in the pending batch.
+    def append(self, *events: Any, place: str | None = None, consumed: Sequence[int] = ()) -> int:
+        """Number, hash and project `events`, and put them in the pending batch; returns the last number.
 
         `place` is the turn or step they belong to; `consumed` are inbox entries that the same transaction takes out.
         Raises before anything changed: `ValueTooLarge`, or why the log was closed.
@@ -230,35 +227,27 @@ class SessionLog(LogReader):
             raise self._closed
         encoded = [self.codec.encode_event(event) for event in events]
         now = self._clock.now()
-        recorded = []
         for event, form in zip(events, encoded, strict=True):
-            seq, prev = self._seq + 1, self._hash
-            header = (seq, form.type, form.version, now, place, form.origin, form.required)
-            this = chain_hash(prev, header, hashlib.sha256(form.data).digest())
-            self._rows.append(Row(*header, form.data, this))
-            self._contents.extend(form.contents)
-            self._seq, self._hash = seq, this
-            record = RecordedEvent(
-                session=self.session,
-                seq=seq,
-                type=form.type,
-                version=form.version,
-                at=now,
-                place=place,
-                origin=form.origin,
-                required=form.required,
-                data=event,
-                prev_hash=prev,
-                hash=this,
-            )
-            self._project(record)
-            recorded.append(record)
-        self._consumed.extend(consumed)
-        for record in recorded:
+            kind, version, required, origin, data, contents = form
+            seq, prev_hash = self._seq + 1, self._hash
+            header = (seq, kind, version, now, place, origin, required)
+            this_hash = chain_hash(prev_hash, header, hashlib.sha256(data).digest())
+            row = Row(*header, data, this_hash)
+            self._seq, self._hash = seq, this_hash
+            self._rows.append(row)
+            if contents:
+                self._contents.extend(contents)
+            self._project(kind, row, event)
             for observer in self._observers:
-                observer(record)
+                observer(self._recorded(row, prev_hash, event))
+        if consumed:
+            self._consumed.extend(consumed)
         self._on_pending(self)
-        return recorded
+        return self._seq
+
+    def _recorded(self, row: Row, prev_hash: bytes, data: Any) -> RecordedEvent:
+        fields = row._asdict() | {"data": data}
+        return RecordedEvent(session=self.session, prev_hash=prev_hash, **fields)
 
     def put(self, content: Content, place: str | None = None) -> int:
         """The seq of the `content.added` for this content; it is added when the session does not have it yet."""
@@ -273,7 +262,7 @@ class SessionLog(LogReader):
         if text is None:
             self._contents.append(content)
         added = ContentAdded(digest=content.digest, media_type=content.media_type, size=size, text=text)
-        return self.append(added, place=place)[0].seq
+        return self.append(added, place=place)
 
     # -------------------------------------------------------------------------------------------- commit
 

@@ -146,7 +146,7 @@ async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool
         estimate=estimate,
         trimmed=trimmed,
     )
-    seq = run.append(requested, place=step)[0].seq
+    seq = run.append(requested, place=step)
     run.request, run.pending = request, PendingRequest(seq, request, target)
     await run.log.commit()
 
@@ -167,13 +167,18 @@ def _base_request(
     route = run.next_route or (Route.parse(overrides["model"]) if "model" in overrides else run.route)
     run.next_route = None
 
-    static = StaticContext(
-        scope=run.scope.id, session=run.log.session, agent=agent.name, route=route, variables=run.variables
-    )
+    def static() -> StaticContext:
+        return StaticContext(
+            scope=run.scope.id, session=run.log.session, agent=agent.name, route=route, variables=run.variables
+        )
 
     def dynamic() -> DynamicContext:
         return DynamicContext(
-            **{name: getattr(static, name) for name in ("scope", "session", "agent", "route", "variables")},
+            scope=run.scope.id,
+            session=run.log.session,
+            agent=agent.name,
+            route=route,
+            variables=run.variables,
             turn=turn.id,
             step=step,
             now=utc(turn.at),
@@ -181,8 +186,8 @@ def _base_request(
         )
 
     history = run.log.history
-    blocks = _render(run, capabilities, static, dynamic)
-    window = run.routes.catalogue.model(route.provider, route.model).window
+    blocks = _render(run, capabilities, route, static, dynamic)
+    window = run.resolve(route).traits.window
     used = None if window is None else _estimate(history)
     budget = None if window is None else window - (agent.max_output_tokens or 0)
     system, trimmed = trim(blocks, budget, used or 0)
@@ -202,10 +207,14 @@ def _base_request(
 
 
 def _render(
-    run: Run, capabilities: Capabilities, static: StaticContext, dynamic: Callable[[], DynamicContext]
+    run: Run,
+    capabilities: Capabilities,
+    route: Route,
+    static: Callable[[], StaticContext],
+    dynamic: Callable[[], DynamicContext],
 ) -> tuple[SystemBlock, ...]:
     try:
-        return run.renderer.render(capabilities, static, dynamic)
+        return run.renderer.render(capabilities, route, static, dynamic)
     except SpineError:
         raise
     except Exception as error:

@@ -100,19 +100,13 @@ def request_digest(codec: Codec, frame_digest: Digest, step: StepId, messages: S
 
 def messages_hash(codec: Codec, messages: Sequence[Message]) -> bytes:
     """The running hash of a sequence of messages; a `History` remembers its own."""
-    message_bytes = message_encoder(codec)
+    message_bytes = codec.message_bytes
     if isinstance(messages, History):
         return messages.running_hash(message_bytes)
     value = CHAIN_START
     for message in messages:
         value = next_hash(value, message_bytes(message))
     return value
-
-
-def message_encoder(codec: Codec) -> Callable[[Message], bytes]:
-    """The canonical bytes of a message."""
-    to_json = codec.to_json
-    return lambda message: encode(to_json(message))
 
 
 def _field_json(codec: Codec, name: str, value: Any) -> Any:
@@ -201,9 +195,8 @@ def _splice(codec: Codec, old: Sequence[Message], new: Sequence[Message], put: P
         tail += 1
     if start == len(old) == len(new):
         return None
-    message_bytes = message_encoder(codec)
     inserted = new[start : len(new) - tail]
-    seqs = tuple(put(content_of(message_bytes(message), JSON_TYPE)) for message in inserted)
+    seqs = tuple(put(content_of(codec.message_bytes(message), JSON_TYPE)) for message in inserted)
     return Splice(start=start, end=len(old) - tail, messages=seqs)
 
 

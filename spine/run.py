@@ -8,7 +8,7 @@ import attrs
 
 from spine.agent import Agent
 from spine.capabilities import Capabilities, SectionRenderer
-from spine.events import HookFailed, Patch, RecordedEvent
+from spine.events import HookFailed, Patch
 from spine.hooks import HookChange, HookContext, Hooks, HookWatch
 from spine.llm.chunks import Chunk
 from spine.llm.request import ModelRequest, Route
@@ -107,8 +107,8 @@ class Run:
             self.target = (made_from, self.routes.resolve(route, self.scope))
         return self.target[1]
 
-    def append(self, *events: Any, place: str | None) -> list[RecordedEvent]:
-        """Append to the log."""
+    def append(self, *events: Any, place: str | None) -> int:
+        """Append to the log; returns the last number."""
         return self.log.append(*events, place=place)
 
     def hook_failed(self, place: str) -> Callable[[Any], None]:

@@ -233,9 +233,9 @@ class Session:
     def _accept(self, message: Message, delivery: Delivery = "queue", key: str | None = None) -> int:
         clean, replaced = _clean(self._run.log.codec, message)
         event = InputAccepted(message=clean, delivery=delivery, key=key, surrogates_replaced=replaced)
-        return self._append(event)[-1].seq
+        return self._append(event)
 
-    def _append(self, *events: Any, place: str | None = None, consumed: Sequence[int] = ()) -> list[RecordedEvent]:
+    def _append(self, *events: Any, place: str | None = None, consumed: Sequence[int] = ()) -> int:
         """Append; the session's own first event goes before whatever comes first."""
         first = self._announcement()
         return self._run.log.append(*first, *events, place=place, consumed=consumed)

@@ -13,6 +13,7 @@ from typing import Any, overload
 import attrs
 
 from spine.events import (
+    Envelope,
     HistoryCompacted,
     InputAccepted,
     InputDelivered,
@@ -24,7 +25,7 @@ from spine.events import (
     TurnStarted,
 )
 from spine.messages import Message, TextBlock, ToolResultBlock
-from spine.values import CallId, TurnId
+from spine.values import CallId, TurnId, turn_of
 
 CHAIN_START = hashlib.sha256(b"agent-spine/1/history\n").digest()
 MessageBytes = Callable[[Message], bytes]
@@ -170,11 +171,11 @@ class ModelHistory:
     name = "model_history"
 
     def __init__(self) -> None:
-        self._rules: dict[str, Callable[[HistoryState, int, RecordedEvent, Any], None]] = {
+        self._rules: dict[str, Callable[[HistoryState, Envelope, Any], None]] = {
             "input.accepted": _accept,
             "input.delivered": _deliver,
             "turn.started": _start_turn,
-            "model.requested": lambda state, seq, event, data: state.settle(),
+            "model.requested": lambda state, event, data: state.settle(),
             "message.committed": _commit_message,
             "message.interrupted": _interrupt_message,
             "tool.completed": _complete,
@@ -189,24 +190,30 @@ class ModelHistory:
 
     def apply(self, state: HistoryState, event: RecordedEvent) -> HistoryState:
         """Fold one event in; the state is changed in place, views given out before stay as they were."""
-        self._rules[event.type](state, event.seq, event, event.data)
+        self._rules[event.type](state, event, event.data)
         return state
 
+    def fold(self, state: HistoryState, kind: str, envelope: Envelope, data: Any) -> None:
+        """`apply` for an event that is not made into a `RecordedEvent`; other types change nothing."""
+        rule = self._rules.get(kind)
+        if rule is not None:
+            rule(state, envelope, data)
 
-def _accept(state: HistoryState, seq: int, event: RecordedEvent, data: InputAccepted) -> None:
-    state.inputs[seq] = data.message
+
+def _accept(state: HistoryState, event: Envelope, data: InputAccepted) -> None:
+    state.inputs[event.seq] = data.message
 
 
-def _deliver(state: HistoryState, seq: int, event: RecordedEvent, data: InputDelivered) -> None:
+def _deliver(state: HistoryState, event: Envelope, data: InputDelivered) -> None:
     state.settle()
     for accepted in data.inputs:
         state.track.add(state.inputs.pop(accepted), accepted)
 
 
-def _start_turn(state: HistoryState, seq: int, event: RecordedEvent, data: TurnStarted) -> None:
+def _start_turn(state: HistoryState, event: Envelope, data: TurnStarted) -> None:
     state.settle()
-    if event.turn is not None:
-        state.turn_began[event.turn] = seq
+    if event.place is not None:
+        state.turn_began[turn_of(event.place)] = event.seq
     repeats = data.repeats
     if repeats is None:
         return
@@ -219,35 +226,35 @@ def _start_turn(state: HistoryState, seq: int, event: RecordedEvent, data: TurnS
     state.partial = None
 
 
-def _commit_message(state: HistoryState, seq: int, event: RecordedEvent, data: MessageCommitted) -> None:
+def _commit_message(state: HistoryState, event: Envelope, data: MessageCommitted) -> None:
     state.settle()
     state.partial = None
-    state.track.add(data.message, seq)
+    state.track.add(data.message, event.seq)
     state.waiting = dict.fromkeys(call.id for call in data.message.tool_calls)
 
 
-def _interrupt_message(state: HistoryState, seq: int, event: RecordedEvent, data: MessageInterrupted) -> None:
+def _interrupt_message(state: HistoryState, event: Envelope, data: MessageInterrupted) -> None:
     state.settle()
     texts = tuple(b for b in (data.message.content if data.message else ()) if type(b) is TextBlock)
     kept = data.message.evolve(content=texts) if data.message and texts else None
     if data.cause == "cancelled":
         if kept is not None:
-            state.track.add(kept, seq)
+            state.track.add(kept, event.seq)
     else:
-        state.partial = None if kept is None else (seq, kept)
+        state.partial = None if kept is None else (event.seq, kept)
 
 
-def _complete(state: HistoryState, seq: int, event: RecordedEvent, data: ToolCompleted) -> None:
+def _complete(state: HistoryState, event: Envelope, data: ToolCompleted) -> None:
     if data.call in state.waiting:
-        state.revise(seq, data.result)
+        state.revise(event.seq, data.result)
 
 
-def _revise(state: HistoryState, seq: int, event: RecordedEvent, data: ToolRevised) -> None:
+def _revise(state: HistoryState, event: Envelope, data: ToolRevised) -> None:
     if data.call in state.waiting:
-        state.revise(seq, data.result)
+        state.revise(event.seq, data.result)
 
 
-def _compact(state: HistoryState, seq: int, event: RecordedEvent, data: HistoryCompacted) -> None:
+def _compact(state: HistoryState, event: Envelope, data: HistoryCompacted) -> None:
     state.settle()
     kept = state.track.cut(lambda m, s: s > data.until)
-    state.track = _Track([data.summary, *kept.messages], [seq, *kept.seqs])
+    state.track = _Track([data.summary, *kept.messages], [event.seq, *kept.seqs])

@@ -14,6 +14,7 @@ from spine.events import (
     ApprovalDecided,
     ApprovalRequested,
     CancelRequested,
+    Envelope,
     InputAccepted,
     InputDelivered,
     MessageCommitted,
@@ -37,7 +38,7 @@ from spine.llm.response import StopReason
 from spine.llm.usage import Cost, Usage, add_usage
 from spine.messages import Message, ToolCallBlock
 from spine.tools import ToolOutcome
-from spine.values import CallId, StepId, TurnId
+from spine.values import CallId, StepId, TurnId, turn_of
 
 
 class Phase(Enum):
@@ -200,7 +201,7 @@ class Status:
     name = "status"
 
     def __init__(self) -> None:
-        self._rules: dict[str, Callable[[SessionStatus, RecordedEvent, Any], None]] = {
+        self._rules: dict[str, Callable[[SessionStatus, Envelope, Any], None]] = {
             "session.created": _created,
             "session.resumed": _resumed,
             "session.renamed": _renamed,
@@ -235,38 +236,44 @@ class Status:
         self._rules[event.type](state, event, event.data)
         return state
 
+    def fold(self, state: SessionStatus, kind: str, envelope: Envelope, data: Any) -> None:
+        """`apply` for an event that is not made into a `RecordedEvent`; other types change nothing."""
+        rule = self._rules.get(kind)
+        if rule is not None:
+            rule(state, envelope, data)
 
-def _created(state: SessionStatus, event: RecordedEvent, data: SessionCreated) -> None:
+
+def _created(state: SessionStatus, event: Envelope, data: SessionCreated) -> None:
     state.created = data
     state.title = data.title
     state.contract = data.agent.contract
 
 
-def _resumed(state: SessionStatus, event: RecordedEvent, data: SessionResumed) -> None:
+def _resumed(state: SessionStatus, event: Envelope, data: SessionResumed) -> None:
     state.contract = data.agent.contract
 
 
-def _renamed(state: SessionStatus, event: RecordedEvent, data: SessionRenamed) -> None:
+def _renamed(state: SessionStatus, event: Envelope, data: SessionRenamed) -> None:
     state.title = data.title
 
 
-def _accepted(state: SessionStatus, event: RecordedEvent, data: InputAccepted) -> None:
+def _accepted(state: SessionStatus, event: Envelope, data: InputAccepted) -> None:
     state.waiting[event.seq] = data
     if data.key is not None:
         state.keys.add(data.key)
 
 
-def _delivered(state: SessionStatus, event: RecordedEvent, data: InputDelivered) -> None:
+def _delivered(state: SessionStatus, event: Envelope, data: InputDelivered) -> None:
     for seq in data.inputs:
         state.waiting.pop(seq, None)
 
 
-def _turn_started(state: SessionStatus, event: RecordedEvent, data: TurnStarted) -> None:
+def _turn_started(state: SessionStatus, event: Envelope, data: TurnStarted) -> None:
     state.turns += 1
     state.turn = TurnState(id=TurnId(f"t{state.turns}"), seq=event.seq, at=event.at, started=data)
 
 
-def _requested(state: SessionStatus, event: RecordedEvent, data: ModelRequested) -> None:
+def _requested(state: SessionStatus, event: Envelope, data: ModelRequested) -> None:
     turn = _open(state)
     turn.phase = Phase.ANSWER
     turn.steps += 1
@@ -275,17 +282,17 @@ def _requested(state: SessionStatus, event: RecordedEvent, data: ModelRequested)
     turn.failure = None
 
 
-def _attempt_started(state: SessionStatus, event: RecordedEvent, data: Any) -> None:
+def _attempt_started(state: SessionStatus, event: Envelope, data: Any) -> None:
     turn = _open(state)
     turn.attempt = data.attempt
     turn.retries += 1
 
 
-def _attempt_failed(state: SessionStatus, event: RecordedEvent, data: ModelAttemptFailed) -> None:
+def _attempt_failed(state: SessionStatus, event: Envelope, data: ModelAttemptFailed) -> None:
     _open(state).failure = data.failure
 
 
-def _committed(state: SessionStatus, event: RecordedEvent, data: MessageCommitted) -> None:
+def _committed(state: SessionStatus, event: Envelope, data: MessageCommitted) -> None:
     turn = _open(state)
     turn.failure = None
     turn.answer = (event.seq, data)
@@ -305,13 +312,13 @@ def _after(turn: TurnState) -> Phase:
     return Phase.STEP if turn.ending in ("run", "drop_then_step", "step") else Phase.END
 
 
-def _tool_started(state: SessionStatus, event: RecordedEvent, data: ToolStarted) -> None:
+def _tool_started(state: SessionStatus, event: Envelope, data: ToolStarted) -> None:
     call = _open(state).calls.get(data.call)
     if call is not None:
         call.started = data
 
 
-def _tool_completed(state: SessionStatus, event: RecordedEvent, data: ToolCompleted) -> None:
+def _tool_completed(state: SessionStatus, event: Envelope, data: ToolCompleted) -> None:
     turn = _open(state)
     call = turn.calls.get(data.call)
     if call is None:
@@ -323,21 +330,22 @@ def _tool_completed(state: SessionStatus, event: RecordedEvent, data: ToolComple
         turn.phase = _after(turn)
 
 
-def _tool_revised(state: SessionStatus, event: RecordedEvent, data: ToolRevised) -> None:
+def _tool_revised(state: SessionStatus, event: Envelope, data: ToolRevised) -> None:
     call = _open(state).calls.get(data.call)
     if call is not None:
         call.revised = True
 
 
-def _step_failed(state: SessionStatus, event: RecordedEvent, data: StepFailed) -> None:
+def _step_failed(state: SessionStatus, event: Envelope, data: StepFailed) -> None:
     turn = _open(state)
     turn.phase = Phase.STEP_FAILED
     turn.failure = data.failure
-    if event.step is not None:  # a step may fail before it makes its request
-        turn.steps = max(turn.steps, int(event.step.partition("s")[2]))
+    step = (event.place or "").partition("s")[2]
+    if step:  # a step may fail before it makes its request
+        turn.steps = max(turn.steps, int(step))
 
 
-def _cancel_requested(state: SessionStatus, event: RecordedEvent, data: CancelRequested) -> None:
+def _cancel_requested(state: SessionStatus, event: Envelope, data: CancelRequested) -> None:
     turn = state.turn
     if turn is not None:
         turn.cancel = data
@@ -345,8 +353,9 @@ def _cancel_requested(state: SessionStatus, event: RecordedEvent, data: CancelRe
         turn.status = "open"
 
 
-def _approval_requested(state: SessionStatus, event: RecordedEvent, data: ApprovalRequested) -> None:
-    state.approvals[data.id] = ApprovalState(request=data, seq=event.seq, at=event.at, turn=event.turn)
+def _approval_requested(state: SessionStatus, event: Envelope, data: ApprovalRequested) -> None:
+    turn = turn_of(event.place) if event.place else None
+    state.approvals[data.id] = ApprovalState(request=data, seq=event.seq, at=event.at, turn=turn)
     if data.replaces is not None and data.replaces in state.approvals:
         state.approvals[data.replaces].used = True
     call = _open(state).calls.get(data.call)
@@ -354,7 +363,7 @@ def _approval_requested(state: SessionStatus, event: RecordedEvent, data: Approv
         call.approval = data.id
 
 
-def _approval_decided(state: SessionStatus, event: RecordedEvent, data: ApprovalDecided) -> None:
+def _approval_decided(state: SessionStatus, event: Envelope, data: ApprovalDecided) -> None:
     approval = state.approvals.get(data.id)
     if approval is None or approval.used or approval.decision is not None:
         return
@@ -365,27 +374,27 @@ def _approval_decided(state: SessionStatus, event: RecordedEvent, data: Approval
         turn.status = "open"
 
 
-def _turn_suspended(state: SessionStatus, event: RecordedEvent, data: Any) -> None:
+def _turn_suspended(state: SessionStatus, event: Envelope, data: Any) -> None:
     turn = _open(state)
     turn.suspended = data.approvals
     turn.status = "suspended"
 
 
-def _turn_completed(state: SessionStatus, event: RecordedEvent, data: TurnCompleted) -> None:
+def _turn_completed(state: SessionStatus, event: Envelope, data: TurnCompleted) -> None:
     _open(state).complete = data.complete
     _close(state, event, "completed")
 
 
-def _turn_failed(state: SessionStatus, event: RecordedEvent, data: TurnFailed) -> None:
+def _turn_failed(state: SessionStatus, event: Envelope, data: TurnFailed) -> None:
     _open(state).failure = data.failure
     _close(state, event, "failed")
 
 
-def _turn_cancelled(state: SessionStatus, event: RecordedEvent, data: TurnCancelled) -> None:
+def _turn_cancelled(state: SessionStatus, event: Envelope, data: TurnCancelled) -> None:
     _close(state, event, "cancelled")
 
 
-def _close(state: SessionStatus, event: RecordedEvent, status: Literal["completed", "failed", "cancelled"]) -> None:
+def _close(state: SessionStatus, event: Envelope, status: Literal["completed", "failed", "cancelled"]) -> None:
     turn = _open(state)
     turn.status = status
     turn.ended_at = event.at
