@@ -5,7 +5,7 @@ durable before a handler runs; completions are recorded as they come, with no aw
 event. Calls that need a person let the others of their group finish, then the turn is suspended.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import anyio
@@ -25,13 +25,13 @@ from spine.events import (
     ToolStarted,
     TurnSuspended,
 )
-from spine.execution import Executed, ToolContext, execute, validate
+from spine.execution import Executed, ToolContext, execute, runs_on_loop, settle, validate
 from spine.hooks import Ask, Deny, HookChange, waterfall
 from spine.messages import ToolCallBlock, ToolResultBlock
 from spine.projectors.status import ApprovalState, CallState, TurnState
 from spine.recovery import resolve
 from spine.run import Run, patches
-from spine.tools import Tool, ToolInvocation, ToolOutcome
+from spine.tools import DEFAULT_RESULT_BYTES, Tool, ToolInvocation, ToolOutcome
 from spine.values import CallId, Digest, JsonObject, StepId, digest, encode
 
 
@@ -51,7 +51,8 @@ class _Done:
     """A call that has its outcome without running."""
 
     call: ToolCallBlock
-    outcome: ToolOutcome
+    executed: Executed
+    patches: tuple[Patch, ...] = ()
 
 
 @attrs.frozen
@@ -71,7 +72,7 @@ async def settle_calls(run: Run, turn: TurnState) -> None:
     if turn.ending != "run":
         stop_reason = turn.answer[1].stop_reason if turn.answer else "unknown"
         for call in _unanswered(turn):
-            _complete(run, step, call.block, not_started_after(stop_reason))
+            _complete(run, step, call.block, Executed(not_started_after(stop_reason)))
         return
     if run.request is None:  # after a restart
         run.request = run.log.request(turn.requested)
@@ -124,14 +125,14 @@ async def _prepare(run: Run, turn: TurnState, call: CallState) -> _Prepared:
     block = call.block
     tool = _tool(run, block.name)
     if tool is None or block.name not in run.callable_names:
-        return _Done(block, outcomes.unknown_tool(block.name, run.callable_names))
+        return _Done(block, Executed(outcomes.unknown_tool(block.name, run.callable_names)))
     if call.started is not None:
         return await _recover(run, turn, call, call.started, tool)
     if block.arguments is None:
-        return _Done(block, outcomes.unreadable_arguments(block.arguments_text or ""))
+        return _Done(block, Executed(outcomes.unreadable_arguments(block.arguments_text or "")))
     problem = validate(tool, block.arguments)
     if problem is not None:
-        return _Done(block, outcomes.invalid_arguments(problem))
+        return _Done(block, Executed(outcomes.invalid_arguments(problem)))
     asked = run.log.status.approvals.get(call.approval) if call.approval else None
     if asked is not None and asked.decision is None:
         return _Waits(None, asked.request.id)
@@ -146,7 +147,7 @@ def _decided(run: Run, tool: Tool, block: ToolCallBlock, asked: ApprovalState) -
     """What an approval's decision gives; None when tool, policy or plugins changed since, so that it no longer fits."""
     decision, request = asked.decision, asked.request
     if decision is not None and decision.decision == "denied":
-        return _Done(block, outcomes.denied(decision.reason))
+        return _Done(block, Executed(outcomes.denied(decision.reason)))
     if approval_hash(run, tool, request.arguments) != request.hash:
         return None
     invocation = ToolInvocation(id=block.id, name=block.name, arguments=request.arguments, requested=block)
@@ -157,24 +158,25 @@ async def _ask_hooks(
     run: Run, turn: TurnState, tool: Tool, block: ToolCallBlock, stale: ApprovalState | None
 ) -> _Prepared:
     given = result = _invocation(block)
-    changes: list[HookChange[ToolInvocation]] = []
+    changes: list[HookChange] = []
     chain = run.hooks.chain("spine_pre_execute")
     if chain:
         allowed = (ToolInvocation, Deny, Ask, ToolOutcome)
         arguments = {"context": run.context(turn, turn.step)}
         result, changes = await waterfall(chain, "spine_pre_execute", "call", given, allowed, arguments, run.watch)
-    applied = patches(changes, _argument_changes)
+    applied = patches(changes, _call_changes)
+    effective = next((c.new for c in reversed(changes) if type(c.new) is ToolInvocation), given)
     match result:
         case Deny(reason):
-            return _Done(block, outcomes.denied(reason, by="plugin"))
+            decider = next(change.plugin for change in changes if type(change.new) is Deny)
+            return _Done(block, Executed(outcomes.denied(reason, by="plugin", who=f"Plugin {decider}")), applied)
         case ToolOutcome():
-            return _Done(block, result)
+            return _Done(block, settle(result, max_bytes=tool.max_result_bytes), applied)
         case Ask(reason):
-            last = changes[-1].new if changes else given
-            return _wait(run, tool, block, last.arguments, applied, reason, stale)
+            return _wait(run, tool, block, effective.arguments, applied, reason, stale)
     problem = None if result is given else _check_invocation(tool, given, result)
     if problem is not None:
-        return _Done(block, outcomes.invalid_arguments(problem))
+        return _Done(block, Executed(outcomes.invalid_arguments(problem)), applied)
     if _policy(run, tool)(result) == "ask":
         return _wait(run, tool, block, result.arguments, applied, tool.approval_reason, stale)
     return _Ready(tool, result, applied)
@@ -186,10 +188,15 @@ def _check_invocation(tool: Tool, given: ToolInvocation, result: ToolInvocation)
     return validate(tool, result.arguments)
 
 
-def _argument_changes(change: HookChange[ToolInvocation]) -> tuple[Change, ...]:
-    if change.new.arguments == change.old.arguments:
+def _call_changes(change: HookChange) -> tuple[Change, ...]:
+    if type(change.new) is not ToolInvocation:
+        return (FieldChange(field="decision", value=_DECISIONS[type(change.new)]),)
+    if type(change.old) is ToolInvocation and change.new.arguments == change.old.arguments:
         return ()
     return (FieldChange(field="arguments", value=change.new.arguments),)
+
+
+_DECISIONS: Mapping[type, str] = {Deny: "deny", Ask: "ask", ToolOutcome: "outcome"}
 
 
 def _policy(run: Run, tool: Tool) -> Any:
@@ -245,9 +252,9 @@ async def _run_group(run: Run, turn: TurnState, step: StepId, prepared: Sequence
             run.append(_started(item), place=step)
     done = [item for item in prepared if isinstance(item, _Done)]
     for answered in done:
-        _complete(run, step, answered.call, answered.outcome)
+        _complete(run, step, answered.call, answered.executed, answered.patches)
     for answered in done:
-        await _revise(run, turn, step, _invocation(answered.call), answered.outcome)
+        await _revise(run, turn, step, _invocation(answered.call), answered.executed.outcome)
     if not ready:
         return
     await run.log.commit()
@@ -308,25 +315,21 @@ def tool_context(run: Run, step: StepId, call: ToolInvocation) -> ToolContext[An
     )
 
 
-def _complete(run: Run, step: StepId, call: ToolCallBlock, result: ToolOutcome | Executed) -> None:
+def _complete(run: Run, step: StepId, call: ToolCallBlock, executed: Executed, applied: tuple[Patch, ...] = ()) -> None:
     """Record a call's outcome; no await stands between a handler's return and this."""
-    if isinstance(result, Executed):
-        if result.overflow is not None:
-            run.log.put(result.overflow, place=step)
-        result = result.outcome
-    run.append(completed(call, result), place=step)
-
-
-def completed(call: ToolCallBlock, outcome: ToolOutcome) -> ToolCompleted:
-    """The event that answers a call with an outcome."""
-    return ToolCompleted(
+    if executed.overflow is not None:
+        run.log.put(executed.overflow, place=step)
+    outcome = executed.outcome
+    event = ToolCompleted(
         result=_result(call.id, call.name, outcome),
         status=outcome.status,
         error=outcome.error,
         truncated=outcome.truncated,
         duration_s=outcome.duration_s,
         usage=outcome.usage,
+        patches=applied,
     )
+    run.append(event, place=step)
 
 
 def _result(call: CallId, name: str, outcome: ToolOutcome) -> ToolResultBlock:
@@ -350,10 +353,14 @@ async def _revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation,
     )
     applied = patches(changes, lambda change: _outcome_changes(run, change))
     if applied:
-        run.append(ToolRevised(result=_result(call.id, call.name, revised), patches=applied), place=step)
+        tool = _tool(run, call.name)
+        shown = settle(revised, max_bytes=tool.max_result_bytes if tool is not None else DEFAULT_RESULT_BYTES)
+        if shown.overflow is not None:
+            run.log.put(shown.overflow, place=step)
+        run.append(ToolRevised(result=_result(call.id, call.name, shown.outcome), patches=applied), place=step)
 
 
-def _outcome_changes(run: Run, change: HookChange[ToolOutcome]) -> tuple[Change, ...]:
+def _outcome_changes(run: Run, change: HookChange) -> tuple[Change, ...]:
     old, new = run.log.codec.to_json(change.old), run.log.codec.to_json(change.new)
     return tuple(
         FieldChange(field=name, value=new.get(name))
@@ -388,13 +395,13 @@ async def _recover(run: Run, turn: TurnState, call: CallState, started: ToolStar
         )
         if executed.outcome.status == "ok":
             run.append(ToolResolved(call=block.id, decision="reconciled"), place=step)
-            return _Done(block, executed.outcome)
+            return _Done(block, executed)
         decision = "interrupt"
     if decision == "rerun":
         run.append(ToolResolved(call=block.id, decision="rerun", reason=started.effect), place=step)
         return _Ready(tool, invocation, started.patches, resumes=True)
     run.append(ToolResolved(call=block.id, decision="interrupted", reason=started.effect), place=step)
-    return _Done(block, outcomes.interrupted("crashed"))
+    return _Done(block, Executed(outcomes.interrupted("crashed")))
 
 
 Stopped = Literal["cancelled", "crashed"]
@@ -403,5 +410,13 @@ Stopped = Literal["cancelled", "crashed"]
 def stop_calls(run: Run, turn: TurnState, cause: Stopped) -> None:
     """Close every open call: started ones as interrupted, the others as not started."""
     for call in _unanswered(turn):
-        outcome = outcomes.not_started("cancelled") if call.started is None else outcomes.interrupted(cause)
-        _complete(run, turn.step, call.block, outcome)
+        _complete(run, turn.step, call.block, Executed(_stopped(run, call, cause)))
+
+
+def _stopped(run: Run, call: CallState, cause: Stopped) -> ToolOutcome:
+    if call.started is None:
+        return outcomes.not_started("cancelled")
+    tool = _tool(run, call.block.name)
+    if cause == "cancelled" and tool is not None and not runs_on_loop(tool.handler):
+        return outcomes.interrupted("thread")
+    return outcomes.interrupted(cause)

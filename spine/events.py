@@ -313,6 +313,8 @@ class ToolCompleted:
     truncated: bool = False
     duration_s: float | None = None
     usage: JsonObject = _json_object()
+    patches: tuple[Patch, ...] = ()
+    """What plugins did to a call that never started: changed arguments, and who decided in its handler's place."""
 
     @property
     def call(self) -> CallId:

@@ -13,7 +13,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Generic, Literal, TypeVar, cast
+from functools import partial
+from typing import Any, Generic, Literal, TypeVar
 
 import attrs
 import pluggy
@@ -207,10 +208,13 @@ WATERFALLS = frozenset(("spine_pre_step", "spine_pre_execute", "spine_post_execu
 
 
 @attrs.frozen
-class _Implementation:
+class Implementation:
+    """One plugin's implementation of a hook."""
+
     plugin: str
     function: Callable[..., Any]
     arguments: frozenset[str]
+    takes_all: bool
 
 
 class Hooks:
@@ -219,7 +223,7 @@ class Hooks:
     def __init__(self) -> None:
         self._manager = pluggy.PluginManager("spine")
         self._manager.add_hookspecs(Specifications)
-        self._chains: dict[str, tuple[_Implementation, ...]] = {}
+        self._chains: dict[str, tuple[Implementation, ...]] = {}
 
     def register(self, plugin: Any, name: str) -> None:
         """Take a plugin in. Raises `HookUnknown` for a hook that does not exist or is of the wrong colour."""
@@ -236,12 +240,16 @@ class Hooks:
         self._manager.unregister(name=name)
         self._chains.clear()
 
-    def chain(self, hook: str) -> tuple[_Implementation, ...]:
+    def chain(self, hook: str) -> tuple[Implementation, ...]:
         """The implementations of a hook, first asked first."""
         chain = self._chains.get(hook)
         if chain is None:
             found = reversed(getattr(self._manager.hook, hook).get_hookimpls())
-            chain = tuple(_Implementation(i.plugin_name, i.function, frozenset(i.argnames)) for i in found)
+            names = frozenset(inspect.signature(HOOKS[hook]).parameters) - {"self"}
+            chain = tuple(
+                Implementation(i.plugin_name, i.function, frozenset(i.argnames), names == frozenset(i.argnames))
+                for i in found
+            )
             self._chains[hook] = chain
         return chain
 
@@ -285,7 +293,7 @@ def _check_implementation(attribute: str, function: Any, plugin: str) -> None:
         raise HookUnknown(f'plugin "{plugin}": {hook} must be written with {kind} ({where})')
 
 
-def _select(arguments: Mapping[str, Any], implementation: _Implementation) -> dict[str, Any]:
+def _select(arguments: Mapping[str, Any], implementation: Implementation) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name in implementation.arguments}
 
 
@@ -298,88 +306,128 @@ def _blame(error: BaseException, plugin: str, hook: str) -> PluginFailed:
 
 
 @attrs.frozen
-class HookChange(Generic[V]):
-    """One change that a plugin made to a waterfall's value, on the way in or out."""
+class HookChange:
+    """One change that a plugin made to a waterfall's value, on the way in or out, or its verdict instead of it."""
 
     plugin: str
     phase: Literal["before", "after"]
-    old: V
-    new: V
+    old: Any
+    new: Any
 
 
 @attrs.define
 class HookWatch:
-    """Which hook of a session is running and until when it may; a watchdog reads it, the runners write it."""
+    """Which hook of a session is running, and since when; a watchdog reads it, the runners write it."""
 
     clock: Callable[[], float] = time.monotonic
     timeout_s: float = HOOK_TIMEOUT_S
     running: tuple[str, str] | None = None
-    deadline: float = 0.0
-
-    def enter(self, plugin: str, hook: str) -> tuple[str, str] | None:
-        """A hook begins; returns the one that waits for it."""
-        before, self.running = self.running, (plugin, hook)
-        self.deadline = self.clock() + self.timeout_s
-        return before
-
-    def leave(self, before: tuple[str, str] | None) -> None:
-        """A hook is done; the one around it goes on with fresh time."""
-        self.running = before
-        if before is not None:
-            self.deadline = self.clock() + self.timeout_s
+    since: float = 0.0
 
     def overdue(self) -> tuple[str, str] | None:
         """Plugin and hook that ran out of time."""
-        return self.running if self.running is not None and self.clock() > self.deadline else None
+        return self.running if self.running is not None and self.clock() - self.since > self.timeout_s else None
+
+
+def _same(value: V) -> V:
+    return value
 
 
 async def waterfall(
-    chain: Sequence[_Implementation],
+    chain: Sequence[Implementation],
     hook: str,
     name: str,
     value: V,
     allowed: tuple[type, ...],
-    arguments: Mapping[str, Any],
+    arguments: dict[str, Any],
     watch: HookWatch,
-    core: Callable[[V], Any] = lambda value: value,
-) -> tuple[Any, list[HookChange[V]]]:
+    core: Callable[[V], Any] = _same,
+) -> tuple[Any, list[HookChange]]:
     """Run a waterfall hook over `value`, which implementations take as argument `name`.
 
     Returns what came out and the changes in the order to apply them. `allowed` are the types that may be returned;
     only values of `value`'s own type may be passed on. Raises `PluginFailed` or `HookMisused`, naming the plugin.
     """
-    changes: list[HookChange[V]] = []
-    if not chain:
-        return core(value), changes
-    kind = type(value)
+    running = _Waterfall(chain, hook, name, type(value), allowed, arguments, watch, core)
+    return await running.level(0, value), running.changes
 
-    async def ask(position: int, given: V) -> Any:
-        if position == len(chain):
-            return core(given)
-        implementation = chain[position]
-        plugin = implementation.plugin
-        came_back: list[Any] = []
-        asked = False
 
-        async def call_next(passed: V) -> Any:
-            nonlocal asked
-            if asked:
-                raise HookMisused(f"plugin {plugin} called call_next twice in {hook}", plugin=plugin, hook=hook)
-            asked = True
-            _check_type(passed, (kind,), plugin, hook, "passed on")
-            if passed is not given:
-                changes.append(HookChange(plugin, "before", given, passed))
-            came_back.append(await ask(position + 1, passed))
-            return came_back[0]
+class _Waterfall(Generic[V]):
+    """One run of a chain. Level i is implementation i; level n is the core."""
 
-        result = await _run(implementation, hook, {**arguments, name: given, "call_next": call_next}, watch)
-        _check_type(result, allowed, plugin, hook, "returned")
-        base = came_back[0] if came_back else given
-        if result is not base and type(result) is kind and type(base) is kind:
-            changes.append(HookChange(plugin, "after" if came_back else "before", base, result))
+    __slots__ = (
+        "allowed",
+        "arguments",
+        "chain",
+        "changes",
+        "core",
+        "hook",
+        "kind",
+        "name",
+        "passed",
+        "results",
+        "watch",
+    )
+
+    def __init__(
+        self,
+        chain: Sequence[Implementation],
+        hook: str,
+        name: str,
+        kind: type,
+        allowed: tuple[type, ...],
+        arguments: dict[str, Any],
+        watch: HookWatch,
+        core: Callable[[V], Any],
+    ) -> None:
+        self.chain, self.hook, self.name, self.kind = chain, hook, name, kind
+        self.allowed, self.arguments, self.watch, self.core = allowed, arguments, watch, core
+        self.changes: list[HookChange] = []
+        self.passed: set[int] = set()
+        self.results: dict[int, Any] = {}
+        """What each level that has returned gave back."""
+
+    async def level(self, position: int, given: V) -> Any:
+        if position == len(self.chain):
+            result = self.results[position] = self.core(given)
+            return result
+        implementation, watch = self.chain[position], self.watch
+        arguments = self.arguments.copy()
+        arguments[self.name] = given
+        arguments["call_next"] = partial(self.call_next, position, given)
+        before, watch.running, watch.since = watch.running, (implementation.plugin, self.hook), watch.clock()
+        try:
+            if implementation.takes_all:
+                result = await implementation.function(**arguments)
+            else:
+                result = await implementation.function(**_select(arguments, implementation))
+        except PluginFailed:
+            raise
+        except Exception as exc:
+            raise _blame(exc, implementation.plugin, self.hook) from exc
+        finally:
+            watch.running = before
+        if type(result) not in self.allowed:
+            _check_type(result, self.allowed, implementation.plugin, self.hook, "returned")
+        if result is not self.results.get(position + 1, given):
+            self._note(position, implementation.plugin, given, result)
+        self.results[position] = result
         return result
 
-    return await ask(0, value), changes
+    def call_next(self, position: int, given: V, passed: V) -> Awaitable[Any]:
+        plugin = self.chain[position].plugin
+        if position in self.passed:
+            raise HookMisused(f"plugin {plugin} called call_next twice in {self.hook}", plugin=plugin, hook=self.hook)
+        self.passed.add(position)
+        if passed is not given:
+            _check_type(passed, (self.kind,), plugin, self.hook, "passed on")
+            self.changes.append(HookChange(plugin, "before", given, passed))
+        return self.level(position + 1, passed)
+
+    def _note(self, position: int, plugin: str, given: V, result: Any) -> None:
+        came_back = position + 1 in self.results
+        base = self.results[position + 1] if came_back else given
+        self.changes.append(HookChange(plugin, "after" if came_back else "before", base, result))
 
 
 def _check_type(value: Any, allowed: tuple[type, ...], plugin: str, hook: str, verb: str) -> None:
@@ -390,20 +438,8 @@ def _check_type(value: Any, allowed: tuple[type, ...], plugin: str, hook: str, v
     raise HookMisused(f"plugin {plugin} {verb} {found} in {hook}; wanted {wanted}", plugin=plugin, hook=hook)
 
 
-async def _run(implementation: _Implementation, hook: str, arguments: Mapping[str, Any], watch: HookWatch) -> Any:
-    before = watch.enter(implementation.plugin, hook)
-    try:
-        return await cast(Awaitable[Any], implementation.function(**_select(arguments, implementation)))
-    except PluginFailed:
-        raise
-    except Exception as exc:
-        raise _blame(exc, implementation.plugin, hook) from exc
-    finally:
-        watch.leave(before)
-
-
 async def observe(
-    chain: Sequence[_Implementation],
+    chain: Sequence[Implementation],
     hook: str,
     arguments: Mapping[str, Any],
     watch: HookWatch,
@@ -415,8 +451,12 @@ async def observe(
     """
     answers: list[tuple[str, Any]] = []
     for implementation in chain:
+        before, watch.running, watch.since = watch.running, (implementation.plugin, hook), watch.clock()
         try:
-            answers.append((implementation.plugin, await _run(implementation, hook, arguments, watch)))
-        except PluginFailed as error:
-            failed(error)
+            answer = await implementation.function(**_select(arguments, implementation))
+            answers.append((implementation.plugin, answer))
+        except Exception as exc:
+            failed(_blame(exc, implementation.plugin, hook))
+        finally:
+            watch.running = before
     return answers

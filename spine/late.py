@@ -19,6 +19,9 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.stores.memory": "spine.runtime",
         "spine.stores.sqlite": "spine.runtime",
         "spine.wire.adapter": "spine.runtime",  # httpx
+        "yaml": "spine.testing.yaml_tree",
+        "spine.testing.scenario_run": "spine.testing.pytest_plugin",
+        "spine.testing.fixtures": "spine.testing.pytest_plugin",
     }
 )
 """Module to the one of ours that loads it."""

@@ -318,6 +318,8 @@ class SessionLog(LogReader):
     def close(self, error: Exception) -> None:
         """Refuse every further append with `error`."""
         self._closed = self._closed or error
+        if self._changed is not None:
+            self._changed.set()
 
     async def changed(self, seq: int) -> None:
         """Wait until the committed head is beyond `seq`."""

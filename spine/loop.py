@@ -118,7 +118,7 @@ async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool
     run.request = base
     chain = run.hooks.chain("spine_pre_step")
     request: ModelRequest | Compact = base
-    changes: list[HookChange[ModelRequest]] = []
+    changes: list[HookChange] = []
     if chain:
         allowed = (ModelRequest, Compact) if may_compact else (ModelRequest,)
         arguments = {"context": run.context(turn, step)}
@@ -244,8 +244,8 @@ def _frame(run: Run, base: ModelRequest, selection: Any, step: StepId) -> tuple[
     return frame, seq
 
 
-def _patches(run: Run, changes: list[HookChange[ModelRequest]], step: StepId) -> tuple[Patch, ...]:
-    def changed(change: HookChange[ModelRequest]) -> tuple[Change, ...]:
+def _patches(run: Run, changes: list[HookChange], step: StepId) -> tuple[Patch, ...]:
+    def changed(change: HookChange) -> tuple[Change, ...]:
         return diff(run.log.codec, change.old, change.new, lambda content: run.log.put(content, step))
 
     return patches(changes, changed)

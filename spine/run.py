@@ -117,13 +117,11 @@ class Run:
 
     def append_failed(self, error: Any, place: str) -> None:
         """Record that an observer failed."""
-        text = str(error.__cause__ or error)[:1000]
+        text = error.message[:1000]
         self.append(HookFailed(hook=error.hook or "", plugin=error.plugin, error=text), place=place)
 
 
-def patches(
-    changes: Sequence[HookChange[Any]], changed: Callable[[HookChange[Any]], tuple[Any, ...]]
-) -> tuple[Patch, ...]:
+def patches(changes: Sequence[HookChange], changed: Callable[[HookChange], tuple[Any, ...]]) -> tuple[Patch, ...]:
     """The changes of a waterfall as patches, those that changed nothing left out."""
     found = ((change, changed(change)) for change in changes)
     return tuple(Patch(plugin=c.plugin, phase=c.phase, changes=fields) for c, fields in found if fields)

@@ -1,10 +1,12 @@
 """The runtime (floor 12): wires store, plugins, adapters and sessions together, and owns everything that runs."""
 
+import logging
 import os
 import random as randomness
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -23,7 +25,7 @@ from spine.llm.catalogue import CATALOGUE, Provider
 from spine.llm.protocols import Adapter, ProviderSettings, WireProtocol
 from spine.llm.request import Route
 from spine.llm.retry import RetryPolicy
-from spine.log import Clock, LogReader, SessionLog
+from spine.log import Clock, LogReader, SessionLog, Synchronised
 from spine.plugins import PluginInfo, Plugins
 from spine.routes import Routes
 from spine.run import Run
@@ -40,6 +42,7 @@ TICK_S = 0.05
 INBOX_EVERY = 5
 """Ticks between two looks into the inbox."""
 SYNC_THREADS = 16
+_logger = logging.getLogger("spine")
 
 
 class SystemClock:
@@ -218,6 +221,8 @@ class Runtime:
             self.store.release(log.session, self._owner)
             raise
         self._sessions[session.id] = session
+        if self.hooks.chain("spine_event_recorded"):
+            self.spawn(partial(self._tell_observers, session))
         await session.take_inbox()
         return session
 
@@ -411,6 +416,15 @@ class Runtime:
                 log = self._pending.pop()
                 if log.has_pending and not log.is_closed:
                     await _contained(log.commit)
+
+    async def _tell_observers(self, session: Session) -> None:
+        """Give each committed event to the lagging observers, from a cursor of their own."""
+        async for event in session.follow(after=session.log.head[0]):
+            for implementation in () if isinstance(event, Synchronised) else self.hooks.chain("spine_event_recorded"):
+                try:
+                    await implementation.function(event=event)
+                except Exception:
+                    _logger.exception("plugin %s failed in spine_event_recorded", implementation.plugin)
 
     async def _tick(self) -> None:
         """Flush chunks that wait too long, stop overdue hooks, look into inboxes, keep leases."""
