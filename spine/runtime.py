@@ -43,6 +43,7 @@ INBOX_EVERY = 5
 """Ticks between two looks into the inbox."""
 SYNC_THREADS = 16
 _logger = logging.getLogger("spine")
+_logger.addHandler(logging.NullHandler())  # silent unless the application wants to hear it
 
 
 class SystemClock:
