@@ -12,15 +12,15 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from spine import runtime as awaiting
 from spine.agent import Agent
+from spine.inputs import Input
 from spine.log import SessionLog
 from spine.plugins import PluginInfo
 from spine.projectors.model_history import History
 from spine.projectors.transcript import Transcript
 from spine.projectors.usage import UsageReport
-from spine.session import Input
 from spine.session import Session as AwaitingSession
-from spine.session import TurnStream as AwaitingStream
 from spine.store import SessionInfo
+from spine.stream import TurnStream as AwaitingStream
 from spine.turn import Turn
 from spine.values import SessionId
 

@@ -16,9 +16,9 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "jsonschema_rs": "spine.schema",  # 70 ms in a cold process
         "spine.wire.http": "spine.wire.adapter",  # brings httpx: 55 ms
-        "spine.stores.memory": "spine.runtime",
-        "spine.stores.sqlite": "spine.runtime",
-        "spine.wire.adapter": "spine.runtime",  # httpx
+        "spine.stores.memory": "spine.opening",
+        "spine.stores.sqlite": "spine.opening",
+        "spine.wire.adapter": "spine.opening",  # httpx
         "yaml": "spine.testing.yaml_tree",
         "spine.testing.scenario_run": "spine.testing.pytest_plugin",
         "spine.testing.fixtures": "spine.testing.pytest_plugin",

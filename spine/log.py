@@ -7,11 +7,12 @@ committed. There is one `SessionLog` per session in a process, and it is the ses
 
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import attrs
 
+from spine.clock import Clock
 from spine.codec import Codec, chain_hash, genesis
 from spine.commits import Writer
 from spine.errors import EventUnknown, LogBroken, SessionUnknown, SpineError, ValueTooLarge
@@ -24,22 +25,6 @@ from spine.store import INLINE_CONTENT_BYTES, MAX_CONTENT_BYTES, Append, Claim, 
 from spine.values import Digest, SessionId, digest
 
 FOLLOW_POLL_S = 0.2
-
-
-class Clock(Protocol):
-    """Time and waiting, injected; nothing below the runtime reads a clock of its own."""
-
-    def now(self) -> int:
-        """Microseconds since 1970 UTC."""
-
-    def monotonic(self) -> float:
-        """Seconds from an arbitrary start; never goes back."""
-
-    async def sleep(self, delay_s: float) -> None:
-        """Wait, as a retry does; a fake clock moves itself forward instead."""
-
-    async def pause(self, delay_s: float) -> None:
-        """Wait for time to pass by itself; a fake clock waits until somebody moves it."""
 
 
 @attrs.frozen

@@ -8,12 +8,13 @@ import attrs
 
 from spine.agent import Agent
 from spine.capabilities import Capabilities, SectionRenderer
+from spine.clock import Clock
 from spine.events import HookFailed, Patch
 from spine.hooks import HookChange, HookContext, Hooks, HookWatch
 from spine.llm.chunks import Chunk
 from spine.llm.request import ModelRequest, Route
 from spine.llm.retry import RetryPolicy
-from spine.log import Clock, SessionLog
+from spine.log import SessionLog
 from spine.projectors.status import TurnState
 from spine.requests import Frame
 from spine.routes import Routes, Target

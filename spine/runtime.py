@@ -1,10 +1,7 @@
 """The runtime (floor 12): wires store, plugins, adapters and sessions together, and owns everything that runs."""
 
 import logging
-import os
 import random as randomness
-import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -14,25 +11,26 @@ import anyio
 import anyio.abc
 import attrs
 
-import spine.late as late
 from spine.agent import Agent, contract
+from spine.clock import Clock, SystemClock
 from spine.codec import Codec
 from spine.commits import Writer
-from spine.config import Settings, bad_url, find_key, load_settings
+from spine.config import Settings, find_key, load_settings
 from spine.errors import RouteUnknown, SessionExists, SessionOwned, SessionUnknown, SpineError, UsageError
 from spine.hooks import Hooks, HookWatch
 from spine.llm.catalogue import CATALOGUE, Provider
-from spine.llm.protocols import Adapter, ProviderSettings, WireProtocol
+from spine.llm.protocols import Adapter
 from spine.llm.request import Route
 from spine.llm.retry import RetryPolicy
-from spine.log import Clock, LogReader, SessionLog, Synchronised
+from spine.log import LogReader, SessionLog, Synchronised
+from spine.opening import http_adapter, is_dead, open_store, this_process
 from spine.plugins import PluginInfo, Plugins
 from spine.routes import Routes
 from spine.run import Run
 from spine.scope import Disposer, Registries, Scope
 from spine.sections import Section
 from spine.session import Session
-from spine.store import Owner, SessionInfo, Store
+from spine.store import SessionInfo, Store
 from spine.threads import Workers
 from spine.values import JsonObject, ScopeId, Secret, SessionId, encode, freeze_object, session_id
 
@@ -44,26 +42,6 @@ INBOX_EVERY = 5
 SYNC_THREADS = 16
 _logger = logging.getLogger("spine")
 _logger.addHandler(logging.NullHandler())  # silent unless the application wants to hear it
-
-
-class SystemClock:
-    """The real time."""
-
-    def now(self) -> int:
-        """Microseconds since 1970 UTC."""
-        return time.time_ns() // 1000
-
-    def monotonic(self) -> float:
-        """Seconds; never goes back."""
-        return time.monotonic()
-
-    async def sleep(self, delay_s: float) -> None:
-        """Wait."""
-        await anyio.sleep(delay_s)
-
-    async def pause(self, delay_s: float) -> None:
-        """Wait for time to pass."""
-        await anyio.sleep(delay_s)
 
 
 class Runtime:
@@ -86,12 +64,7 @@ class Runtime:
         self._clock = clock
         self._options = options
         self._writer = Writer(store)
-        self._owner = Owner(
-            id=f"{os.getpid()}-{clock.now()}-{id(self):x}",
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            started=clock.now(),
-        )
+        self._owner = this_process(clock.now(), id(self))
         self._sessions: dict[SessionId, Session] = {}
         self._scopes: dict[str, ScopeHandle] = {}
         self._running: dict[SessionId, Session] = {}
@@ -136,7 +109,7 @@ class Runtime:
         def key_of(provider: Provider) -> Secret | None:
             return given.get(provider.id) or find_key(settings, provider)
 
-        routes = Routes(registries, lambda: loaded.catalogue, key_of, _http_adapter, everything=model, clients=clients)
+        routes = Routes(registries, lambda: loaded.catalogue, key_of, http_adapter, everything=model, clients=clients)
         if store is None or isinstance(store, str):
             store = open_store(store or settings.store or "sqlite:spine.db", registries)
         options = {
@@ -244,7 +217,7 @@ class Runtime:
             claim = self.store.claim(id, self._owner, now=self._clock.now(), lease_us=LEASE_US)
         except SessionOwned:
             holder = self.store.owner(id)
-            if holder is None or not _is_dead(holder[0]):
+            if holder is None or not is_dead(holder[0]):
                 raise
             claim = self.store.claim(id, self._owner, now=self._clock.now(), lease_us=LEASE_US, take_over=True)
         log = SessionLog(self._writer, self._plugins.codec, id, claim, self._clock, on_pending=self._note_pending)
@@ -462,43 +435,3 @@ class ScopeHandle:
         """Add a section or a tool to exactly this scope; the returned function takes it out again."""
         kind = "prompts" if isinstance(value, Section) else "tools"
         return self._plugins.contribute(kind, value, None, "application", self.scope, "", [])
-
-
-def _is_dead(owner: Owner) -> bool:
-    if owner.host != socket.gethostname():
-        return False
-    if owner.pid == os.getpid():
-        return False
-    try:
-        os.kill(owner.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
-
-
-def _http_adapter(protocol: WireProtocol, settings: ProviderSettings) -> Adapter:
-    adapter: Adapter = late.load("spine.wire.adapter").HttpAdapter(protocol, settings)
-    return adapter
-
-
-def open_store(url: str, registries: Registries) -> Store:
-    """The store of a URL: `memory:`, `sqlite:PATH[?durability=relaxed]`, or a scheme that a plugin offers."""
-    scheme, colon, rest = url.partition(":")
-    if not colon:
-        raise bad_url(url)
-    offered = registries.stores.resolve(None).entries.get(scheme)
-    if offered is not None:
-        store: Store = offered.value(url)
-        return store
-    if scheme == "memory":
-        memory: Store = late.load("spine.stores.memory").MemoryStore()
-        return memory
-    if scheme == "sqlite":
-        path, _, query = rest.partition("?")
-        sqlite: Store = late.load("spine.stores.sqlite").SqliteStore(
-            path, durability="relaxed" if "relaxed" in query else "full"
-        )
-        return sqlite
-    raise bad_url(url)

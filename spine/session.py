@@ -1,7 +1,5 @@
 """A session as its user holds it (floor 12): run, stream, submit, steer, cancel, decide, and look."""
 
-import json
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, Protocol
@@ -18,7 +16,6 @@ from spine.events import (
     Delivery,
     InputAccepted,
     InputDelivered,
-    MessageCommitted,
     RecordedEvent,
     Repeats,
     SessionCreated,
@@ -26,11 +23,11 @@ from spine.events import (
     SessionResumed,
     TurnStarted,
 )
-from spine.llm.chunks import Chunk, TextDelta
+from spine.inputs import Input, clean_message, input_messages
 from spine.llm.request import Route
 from spine.log import SessionLog, Synchronised
 from spine.loop import run_turn
-from spine.messages import Message, user_message
+from spine.messages import Message
 from spine.outputs import output_schema, parse_output
 from spine.projectors.model_history import History
 from spine.projectors.projector import fold
@@ -39,12 +36,10 @@ from spine.projectors.transcript import SessionTranscript, Transcript
 from spine.projectors.usage import SessionUsage, UsageReport
 from spine.run import Run
 from spine.store import InboxEntry
+from spine.stream import TurnStream
 from spine.turn import Turn, make_turn
-from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, clean_text, decode, freeze, freeze_object
+from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, clean_text, decode, freeze_object
 from spine.wording import WORDING_VERSION
-
-Input = str | Message | Sequence[Message]
-MAX_LIVE_ITEMS = 10_000
 
 
 class Host(Protocol):
@@ -151,7 +146,7 @@ class Session:
         cancelled turn; a cancellation of the caller's own task goes on after the closing facts are written. Route and
         key are checked first: an unknown model or a missing key raises with nothing written.
         """
-        await self._start_turn(_messages(input), self._overrides(model, output, limits))
+        await self._start_turn(input_messages(input), self._overrides(model, output, limits))
         return await self._drive(output, check)
 
     async def _drive(self, output: Any = None, check: bool = True) -> Turn:
@@ -231,7 +226,7 @@ class Session:
         raise SessionBusy(f'turn {turn.id} of session "{self.id}" was not finished', hint=f"spine resume {self.id}")
 
     def _accept(self, message: Message, delivery: Delivery = "queue", key: str | None = None) -> int:
-        clean, replaced = _clean(self._run.log.codec, message)
+        clean, replaced = clean_message(self._run.log.codec, message)
         event = InputAccepted(message=clean, delivery=delivery, key=key, surrogates_replaced=replaced)
         return self._append(event)
 
@@ -260,10 +255,10 @@ class Session:
         return ()
 
     @asynccontextmanager
-    async def stream(self, input: Input, **options: Any) -> AsyncIterator["TurnStream"]:
+    async def stream(self, input: Input, **options: Any) -> AsyncIterator[TurnStream]:
         """Run a turn and watch it: iterate over events, or over `.text()`. Leaving the block early cancels the turn."""
         await self._start_turn(
-            _messages(input),
+            input_messages(input),
             self._overrides(options.pop("model", None), options.get("output"), options.pop("limits", None)),
         )
         stream = TurnStream(self._run.log)
@@ -300,7 +295,7 @@ class Session:
         if key is not None and key in self._status.keys:
             return self._run.log.seq
         self._run.routes.resolve(self._run.route, self._run.scope)
-        seq = [self._accept(message, delivery, key) for message in _messages(input)][-1]
+        seq = [self._accept(message, delivery, key) for message in input_messages(input)][-1]
         await self._run.log.commit()
         if delivery == "interrupt" and self._status.turn is not None:
             await self.cancel("interrupted by a new input")
@@ -435,87 +430,3 @@ class Session:
         """Give the session a title."""
         self._append(SessionRenamed(title=clean_text(title)))
         await self._run.log.commit()
-
-
-def _messages(input: Input) -> tuple[Message, ...]:
-    if isinstance(input, str):
-        return (user_message(input),)
-    messages = (input,) if isinstance(input, Message) else tuple(input)
-    if not messages:
-        raise UsageError("a turn needs an input; found an empty sequence of messages")
-    for message in messages:
-        if message.role != "user":
-            raise UsageError(f'an input has the role "user", found "{message.role}"; instructions belong in the agent')
-    return messages
-
-
-def _clean(codec: Any, message: Message) -> tuple[Message, bool]:
-    data = codec.to_json(message)
-    if json.dumps(data, ensure_ascii=False, default=str).isascii():
-        return message, False
-    frozen = freeze(data)
-    changed = frozen != data
-    return (codec.from_json(frozen, Message), True) if changed else (message, False)
-
-
-class TurnStream:
-    """A turn that is watched while it runs. Iterating gives its committed events, `text()` the text as it arrives.
-
-    What is not read in time is read from the log later; nothing is kept without bound.
-    """
-
-    def __init__(self, log: SessionLog) -> None:
-        self.turn: Turn | None = None
-        """The turn, once it ended."""
-        self._log = log
-        self._after = log.head[0]
-        self._live: deque[str] = deque()
-        self._has_lagged = False
-        self._wake = anyio.Event()
-        self._finished = False
-
-    def take(self, chunk: Chunk) -> None:
-        """A live chunk arrived."""
-        if type(chunk) is not TextDelta:
-            return
-        if len(self._live) >= MAX_LIVE_ITEMS:
-            self._has_lagged = True
-        else:
-            self._live.append(chunk.text)
-        self._wake.set()
-
-    def finish(self) -> None:
-        """The turn ended."""
-        self._finished = True
-        self._wake.set()
-
-    async def text(self) -> AsyncIterator[str]:
-        """Pieces of the answer's text as they arrive, until the turn ends."""
-        given = 0
-        while True:
-            while self._live:
-                piece = self._live.popleft()
-                given += len(piece)
-                yield piece
-            if self._has_lagged and self._finished:
-                yield self._whole_text()[given:]
-                return
-            if self._finished and not self._live:
-                return
-            await self._wake.wait()
-            self._wake = anyio.Event()
-
-    def _whole_text(self) -> str:
-        committed = self._log.read(after=self._after, types=("message.committed",))
-        return "".join(event.data.message.text for event in committed if isinstance(event.data, MessageCommitted))
-
-    async def __aiter__(self) -> AsyncIterator[RecordedEvent]:
-        position = self._after
-        while True:
-            for event in self._log.read(after=position):
-                position = event.seq
-                yield event
-            if self._finished and position >= self._log.head[0]:
-                return
-            with anyio.move_on_after(0.05):
-                await self._log.changed(position)
