@@ -156,9 +156,7 @@ class SqliteStore:
             return self._refusal(connection, batch)
         no, created = place
         if batch.seq + len(rows) >> _SEQ_BITS:
-            return StoreUnavailable(
-                f"session {batch.session} is full: {self.url} holds {1 << _SEQ_BITS} events of each"
-            )
+            return StoreUnavailable(f"session {batch.session} is full: a store holds {1 << _SEQ_BITS} events of each")
         # The genesis hash is the caller's business: a session without events takes any.
         before = batch.prev_hash if batch.seq else b""
         head = (rows[-1].seq, rows[-1].hash, rows[-1].at, created) if rows else ()

@@ -89,6 +89,7 @@ _REASONS: Mapping[int, str] = {
     sqlite3.SQLITE_INTERRUPT: "the work was interrupted",
 }
 _RETRY_S = 0.01
+_SHORTEST_BYTES = 512
 # Between making a file and closing its descriptor no other thread may connect to it: the close would drop its locks.
 _opening = threading.Lock()
 
@@ -114,7 +115,7 @@ def connect(path: str, *, durability: str, busy_timeout_s: float) -> tuple[sqlit
         with _opening:
             identity = _make_private(path)
         with closing(_open(path, "ro", busy_timeout_s)) as probe:
-            _check_owner(probe, path)
+            _is_ours(probe, path)
         writer = _open(path, "rw", busy_timeout_s)
     except sqlite3.Error as exc:
         raise _refusal(exc, path) from exc
@@ -145,7 +146,11 @@ def _make_private(path: str) -> tuple[int, int]:
         # Exclusive creation never follows a link, and nobody can have opened the file before its mode is right.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
     except FileExistsError:
-        return _identity(path)
+        identity = _identity(path)
+        # SQLite takes so short a file for an empty one and would write over it.
+        if 0 < os.lstat(path).st_size < _SHORTEST_BYTES:
+            raise StoreUnavailable(f"{path} {_NOT_OURS}: it is no SQLite database; {_UNCHANGED}") from None
+        return identity
     except OSError as exc:
         raise StoreUnavailable(f"{path} cannot be made: {exc.strerror}; {_UNCHANGED}") from exc
     try:
@@ -180,6 +185,14 @@ def _number(connection: sqlite3.Connection, pragma: str) -> int:
     return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
 
 
+def _is_ours(connection: sqlite3.Connection, path: str) -> bool:
+    # One transaction: between two statements another process may make the tables.
+    connection.execute("BEGIN")
+    ours = _check_owner(connection, path)
+    connection.execute("COMMIT")
+    return ours
+
+
 def _check_owner(connection: sqlite3.Connection, path: str) -> bool:
     """Whether the file holds our tables already; False for an empty one. Raises for what is not ours to use."""
     owner, found = _number(connection, "application_id"), _number(connection, "user_version")
@@ -201,7 +214,7 @@ def _prepare(connection: sqlite3.Connection, path: str, durability: str, busy_ti
     connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute(f"PRAGMA journal_size_limit = {16 * 1024 * 1024}")
-    if _check_owner(connection, path):
+    if _is_ours(connection, path):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -46,20 +46,7 @@ SECOND: Final = SessionId("second")
 
 _TEXTS = ("t1", "t1s1", "t12s345", "t1s99999", "t0", "t01s1", "t1s0", "t1s1c1", "12", "1e3", "ü · \u2028", "\U0001f600")
 _BYTES = (b"", b"\0", b"a\0b\0", bytes(range(256)), b"\xff\xfe\x80", b'{"a":1.0}', b" 12", "ü\u2028".encode())
-_RANGES = (
-    (0, None),
-    (0, 0),
-    (0, 1),
-    (3, None),
-    (3, 3),
-    (3, 7),
-    (6, 7),
-    (9, 20),
-    (10, None),
-    (10, 12),
-    (50, 60),
-    (7, 3),
-)
+_RANGES = [(after, until) for after in (-3, 0, 1, 3, 6, 9, 10, 50) for until in (None, 0, 1, 3, 7, 10, 20)]
 
 
 class StoreContract:
@@ -96,7 +83,7 @@ class StoreContract:
             for number, text in enumerate(_TEXTS):
                 tagged, also, plain = stored[3 * number : 3 * number + 3]
                 assert (tagged.type, tagged.place, tagged.origin) == (text, text, f"{text}@1")
-                assert (tagged.version, tagged.required, tagged.at) == (number, False, START + tagged.seq)
+                assert (tagged.version, tagged.required is False, tagged.at) == (number, True, START + tagged.seq)
                 assert also._replace(seq=tagged.seq, at=tagged.at, data=b"1", hash=tagged.hash) == tagged
                 assert (plain.type, plain.place, plain.origin) == (text, None, None)
                 assert (plain.version, plain.required, plain.at) == (1, True, START - number * 10**12)
@@ -296,7 +283,7 @@ class StoreContract:
                 for log in logs:
                     log.append(f"{log.session} {turn}".encode())
             for log in logs:
-                assert [row.data for row in store.read(log.session)] == [
+                assert [row.data for row in store.read(log.session, after=-1)] == [
                     f"{log.session} {turn}".encode() for turn in range(20)
                 ]
                 assert store.head(log.session) == (20, log.hash)
@@ -306,15 +293,14 @@ class StoreContract:
     def test_contents_are_found_by_digest(self) -> None:
         with self.opened() as store:
             log, other = writer(store), writer(store, SECOND)
-            contents = [content_of(data) for data in (*_BYTES, random.Random(1).randbytes(3 * 1024 * 1024))]
+            large = random.Random(1).randbytes(3 * 1024 * 1024)
+            contents = [content_of(data) for data in (large, *_BYTES, *(b"%d" % number for number in range(1_200)))]
             log.append(b"1", contents=tuple(contents))
             log.append(b"2", contents=tuple(contents[:3]))
-            other.append(b"1", contents=(contents[-1], content_of(b"other", "image/png")))
-            wanted = [*contents, content_of(b"other", "image/png")]
-            absent = [content_of(b"absent %d" % number).digest for number in range(1_200)]
-            assert store.contents([*absent, *(each.digest for each in wanted)]) == {
-                each.digest: each for each in wanted
-            }
+            other.append(b"1", contents=(contents[0], content_of(b"other", "image/png")))
+            contents.append(content_of(b"other", "image/png"))
+            asked = [each.digest for each in contents] + [content_of(b"absent").digest]
+            assert store.contents(asked) == {each.digest: each for each in contents}
             assert store.contents([]) == {}
 
     # ----------------------------------------------------------------------------------------------------- inbox

@@ -173,7 +173,13 @@ class RandomHistory:
 
     def _batch(self, session: _Session) -> Append:
         log, rng = session.log, self._rng
-        kind = {"type": f"type.{rng.randint(0, 4)}", "place": rng.choice((None, "t1", "t1s2", "t300s9000"))}
+        kind = {
+            "type": f"type.{rng.randint(0, 4)}",
+            "version": rng.randint(1, 2),
+            "origin": rng.choice((None, "a@1", "b@1")),
+            "required": rng.random() < 0.5,
+            "place": rng.choice((None, "t1", "t1s2", "t300s9000")),
+        }
         return log.batch(rows=chain(log.seq, log.hash, self._payloads(), **kind))
 
     def _stored(self, session: _Session, batch: Append) -> None:
