@@ -1,0 +1,211 @@
+"""A neutral request to the JSON body of Chat Completions: pure, deterministic, and it invents no message.
+
+The body is put together from bytes: each message is encoded once per target and found again by identity, so a step of a
+long session costs a look-up per message. What the target cannot be told is refused by `check` or listed as a loss.
+Sources: the OpenAI reference of chat completions, and the compatible servers' own pages, read 2026-11-30.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from spine.llm.catalogue import Traits
+from spine.llm.errors import ProviderError, provider_error, unsupported
+from spine.llm.protocols import Body
+from spine.llm.request import ModelRequest, ResponseFormat, ToolChoice
+from spine.messages import SystemBlock
+from spine.tools import ServerTool, ToolDefinition
+from spine.wire import clean_text, join_body, to_json, wire_name, wire_names
+from spine_openai_chat.schemas import object_schema, strict_problem
+from spine_openai_chat.turns import TurnEncoder
+
+NAMESPACE = "openai_chat"
+PATH = "/chat/completions"
+OPTIONS = frozenset(
+    (
+        "audio",
+        "frequency_penalty",
+        "logit_bias",
+        "logprobs",
+        "metadata",
+        "min_p",
+        "modalities",
+        "prediction",
+        "presence_penalty",
+        "prompt_cache_key",
+        "reasoning",
+        "repetition_penalty",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "top_k",
+        "top_logprobs",
+        "user",
+        "verbosity",
+        "web_search_options",
+    )
+)
+"""What `provider_options["openai_chat"]` may hold beside `extra_body`, each sent under its own name."""
+_OURS = frozenset(("model", "messages", "tools", "stream", "n"))
+"""What `extra_body` may not replace: the log says what was asked."""
+
+
+class ChatEncoder:
+    """Encodes requests; keeps wire bytes of messages as long as the messages live."""
+
+    def __init__(self) -> None:
+        self._targets: dict[tuple[str, Traits], TurnEncoder] = {}
+
+    def check(self, request: ModelRequest, traits: Traits) -> None:
+        """Raise `unsupported_capability` or, for options that do not exist, `invalid_request`."""
+        for feature, capability, is_asked in (
+            ("tools", "tools", request.tools and not traits.tools),
+            ("response_format", "structured_output", request.response_format and not traits.structured_output),
+            ("a thinking budget in tokens", "thinking", type(request.thinking) is int),
+            (f"thinking {request.thinking}", "thinking", _is_unknown_effort(request, traits)),
+        ):
+            if is_asked:
+                raise unsupported(feature, provider=traits.provider, model=request.route.model, capability=capability)
+        for tool in request.tools:
+            if type(tool) is ServerTool and tool.protocol != NAMESPACE:
+                raise unsupported(
+                    f'the server tool "{tool.name}" of {tool.protocol}',
+                    provider=traits.provider,
+                    model=request.route.model,
+                    capability="server_tools",
+                )
+        _names(request, traits)
+        _options(request)
+
+    def encode(self, request: ModelRequest, traits: Traits) -> Body:
+        """The body of one POST."""
+        losses: dict[str, None] = {}
+        turns = self._turns(request, traits)
+        fields = {**_parameters(request, traits, losses), **_options(request)}
+        if request.tools:
+            fields["tools"] = [_tool(tool, traits) for tool in request.tools]
+        items = [*_system(request.system, traits), *turns.encode(request.messages, losses)]
+        return Body(
+            path=PATH,
+            content=join_body(fields, "messages", items),
+            losses=tuple(losses),
+            names=_names(request, traits),
+        )
+
+    def _turns(self, request: ModelRequest, traits: Traits) -> TurnEncoder:
+        key = (str(request.route), traits)
+        turns = self._targets.get(key)
+        if turns is None:
+            if len(self._targets) >= 64:
+                self._targets.clear()
+            turns = self._targets[key] = TurnEncoder(route=key[0], traits=traits)
+        return turns
+
+
+def _parameters(request: ModelRequest, traits: Traits, losses: dict[str, None]) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "model": request.route.model,
+        "stream": True if traits.stream else None,
+        "stream_options": {"include_usage": True} if traits.stream and traits.stream_usage else None,
+        traits.max_tokens_field: request.max_output_tokens,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "seed": request.seed,
+        "stop": [clean_text(text) for text in request.stop_sequences] or None,
+        "tool_choice": _tool_choice(request.tool_choice, traits) if request.tools else None,
+        "parallel_tool_calls": request.parallel_tool_calls if request.tools else None,
+        "reasoning_effort": _effort(request, traits),
+        "response_format": _response_format(request.response_format, traits, losses),
+    }
+    if not request.tools and (request.tool_choice is not None or request.parallel_tool_calls is not None):
+        losses["tool_choice and parallel_tool_calls were left out: the request has no tools"] = None
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _is_unknown_effort(request: ModelRequest, traits: Traits) -> bool:
+    effort, known = request.thinking, traits.thinking
+    return isinstance(effort, str) and known is not None and effort not in known and not (effort == "off" and not known)
+
+
+def _effort(request: ModelRequest, traits: Traits) -> str | None:
+    effort = request.thinking
+    if not isinstance(effort, str) or traits.thinking == ():
+        return None
+    return "none" if effort == "off" else effort
+
+
+def _tool_choice(choice: ToolChoice | None, traits: Traits) -> Any:
+    if choice is None:
+        return None
+    if choice.mode == "tool":
+        return {"type": "function", "function": {"name": wire_name(choice.name or "", traits.tool_name_pattern)}}
+    return choice.mode
+
+
+def _response_format(wanted: ResponseFormat | None, traits: Traits, losses: dict[str, None]) -> Any:
+    """A strict schema has rules of its own where the target enforces them; one that breaks them goes out unstrict."""
+    if wanted is None:
+        return None
+    strict = wanted.strict
+    problem = strict_problem(wanted.schema) if strict and traits.strict_schemas else None
+    if problem is not None:
+        strict = False
+        losses[f'response format "{wanted.name}" was sent without strict: {problem}'] = None
+    name = wire_name(wanted.name, r"[A-Za-z0-9_-]{1,64}")
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": wanted.schema, "strict": strict}}
+
+
+def _tool(tool: ToolDefinition | ServerTool, traits: Traits) -> Mapping[str, Any]:
+    if isinstance(tool, ServerTool):
+        return tool.config
+    function = {
+        "name": wire_name(tool.name, traits.tool_name_pattern),
+        "description": clean_text(tool.description),
+        "parameters": object_schema(tool.parameters),
+    }
+    if not function["description"]:
+        del function["description"]
+    return {"type": "function", "function": function}
+
+
+def _names(request: ModelRequest, traits: Traits) -> dict[str, str]:
+    return wire_names((tool.name for tool in request.tools if type(tool) is ToolDefinition), traits.tool_name_pattern)
+
+
+def _system(blocks: Iterable[SystemBlock], traits: Traits) -> list[bytes]:
+    """All sections as one message: many compatible servers take a single one, and only at the front."""
+    text = clean_text("\n\n".join(block.text for block in blocks if block.text))
+    if not text:
+        return []
+    return [b"," + to_json({"role": "developer" if traits.developer_role else "system", "content": text})]
+
+
+def _options(request: ModelRequest) -> dict[str, Any]:
+    """The caller's own fields. Raises `invalid_request` for unknown ones and for an `extra_body` that hides ours."""
+    given = request.provider_options.get(NAMESPACE)
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise provider_error("invalid_request", f'provider_options["{NAMESPACE}"] must be an object')
+    fields: dict[str, Any] = {}
+    for key, value in given.items():
+        if key in OPTIONS:
+            fields[key] = value
+        elif key != "extra_body":
+            raise _unknown_option(key)
+    extra = given.get("extra_body", {})
+    if not isinstance(extra, Mapping):
+        raise provider_error("invalid_request", f'provider_options["{NAMESPACE}"]["extra_body"] must be an object')
+    hidden = sorted(_OURS & extra.keys())
+    if hidden:
+        raise provider_error("invalid_request", f"extra_body may not set {', '.join(hidden)}; the request itself does")
+    return {**fields, **extra}
+
+
+def _unknown_option(key: str) -> ProviderError:
+    nearest = difflib.get_close_matches(key, OPTIONS, 1)
+    near = f'; nearest is "{nearest[0]}"' if nearest else ""
+    return provider_error(
+        "invalid_request",
+        f'unknown option "{key}" in provider_options["{NAMESPACE}"]{near}; other fields go into its "extra_body"',
+    )

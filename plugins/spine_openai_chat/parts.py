@@ -1,0 +1,99 @@
+"""Content blocks as content parts: text, images, sound, files, and notes in place of what the target does not take."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from spine.llm.catalogue import Traits
+from spine.messages import (
+    ArtifactRefBlock,
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ExtensionBlock,
+    ImageBlock,
+    JsonBlock,
+    TextBlock,
+)
+from spine.wire import clean_text, to_json
+
+Part = dict[str, Any]
+Encoded = str | Part | None
+"""Text, a part of another kind, or nothing."""
+
+
+def content_parts(
+    blocks: Iterable[ContentBlock], traits: Traits, losses: list[str], *, in_result: bool = False
+) -> str | list[Part]:
+    """The `content` of a user or tool message: plain text when it is all text, else a list of parts.
+
+    Text blocks of plain content are parted by a blank line. Empty text is left out; `""` means there is nothing.
+    """
+    parts = [part for block in blocks if (part := _part(block, traits, losses, in_result=in_result)) not in (None, "")]
+    if all(isinstance(part, str) for part in parts):
+        return clean_text("\n\n".join(str(part) for part in parts))
+    return [{"type": "text", "text": clean_text(part)} if isinstance(part, str) else part for part in parts if part]
+
+
+def joined_text(blocks: Iterable[ContentBlock], traits: Traits, losses: list[str]) -> str:
+    """The text of an assistant message, with notes in place of what the API does not take back from a model."""
+    texts: list[str] = []
+    for block in blocks:
+        part = _part(block, traits, losses, in_result=True)
+        texts.append(part if isinstance(part, str) else "" if part is None else _note(block, "a part", losses))
+    return "".join(texts)
+
+
+def _part(block: ContentBlock, traits: Traits, losses: list[str], *, in_result: bool) -> Encoded:
+    encode = _PARTS.get(type(block))
+    return encode(block, traits, losses, in_result) if encode is not None else None
+
+
+def _note(block: Any, what: str, losses: list[str]) -> str:
+    """A few words where something was that the target does not take."""
+    losses.append(f"{what} was replaced by a note")
+    media_type = getattr(block, "media_type", None)
+    return f"[{what} not shown{': ' + media_type if media_type else ''}]"
+
+
+def _image(block: ImageBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
+    url = block.url or (f"data:{block.media_type};base64,{block.data}" if block.data is not None else None)
+    if url is None or not traits.vision or (in_result and not traits.tool_images):
+        return _note(block, "an image in a tool result" if in_result and traits.vision and url else "an image", losses)
+    return {"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}
+
+
+def _audio(block: AudioBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
+    if block.transcript and (block.data is None or not traits.audio or in_result):
+        losses.append("sound was replaced by its transcript")
+        return block.transcript
+    if block.data is None or not traits.audio or in_result:
+        return _note(block, "sound", losses)
+    kind = block.media_type.partition("/")[2].removeprefix("x-")
+    return {"type": "input_audio", "input_audio": {"data": block.data, "format": {"mpeg": "mp3"}.get(kind, kind)}}
+
+
+def _document(block: DocumentBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
+    if block.data is None or not traits.documents or in_result:
+        return _note(block, "a document", losses)
+    name = clean_text(block.name or "") or f"document.{block.media_type.partition('/')[2] or 'bin'}"
+    return {"type": "file", "file": {"filename": name, "file_data": f"data:{block.media_type};base64,{block.data}"}}
+
+
+def _artifact(block: ArtifactRefBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
+    return f"[content {block.digest[:14]} of type {block.media_type}, {block.size} bytes, kept beside the conversation]"
+
+
+def _extension(block: ExtensionBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
+    losses.append(f'an extension block "{block.kind}" was left out')
+    return None
+
+
+_PARTS: Mapping[type, Callable[[Any, Traits, list[str], bool], Encoded]] = {
+    TextBlock: lambda block, traits, losses, in_result: block.text,
+    JsonBlock: lambda block, traits, losses, in_result: to_json(block.value).decode(),
+    ImageBlock: _image,
+    AudioBlock: _audio,
+    DocumentBlock: _document,
+    ArtifactRefBlock: _artifact,
+    ExtensionBlock: _extension,
+}

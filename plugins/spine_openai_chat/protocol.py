@@ -1,0 +1,38 @@
+"""The value that is registered as `openai_chat`: pure, but for a memory of wire bytes that changes no result."""
+
+from collections.abc import Mapping
+
+from spine.llm.catalogue import Traits
+from spine.llm.errors import ProviderError
+from spine.llm.protocols import Body
+from spine.llm.request import ModelRequest
+from spine.wire import WireLimits
+from spine_openai_chat.decode import NAME, ChatDecoder
+from spine_openai_chat.encode import ChatEncoder
+from spine_openai_chat.errors import classify
+
+
+class OpenAIChat:
+    """A `spine.llm.protocols.WireProtocol`."""
+
+    name = NAME
+
+    def __init__(self, limits: WireLimits | None = None) -> None:
+        self._limits = limits or WireLimits()
+        self._encoder = ChatEncoder()
+
+    def check(self, request: ModelRequest, traits: Traits) -> None:
+        """Raise for what the target cannot do, and for options that do not exist."""
+        self._encoder.check(request, traits)
+
+    def encode(self, request: ModelRequest, traits: Traits) -> Body:
+        """The body of a POST to `/chat/completions`."""
+        return self._encoder.encode(request, traits)
+
+    def decoder(self, traits: Traits, headers: Mapping[str, str]) -> ChatDecoder:
+        """A fresh decoder; headers tell it nothing, content types lie."""
+        return ChatDecoder(traits, self._limits)
+
+    def classify(self, status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> ProviderError:
+        """Read an error answer."""
+        return classify(status, headers, body, now=now)

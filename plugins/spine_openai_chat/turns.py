@@ -1,0 +1,222 @@
+"""The messages of a request as wire bytes, each encoded once for a target and kept as long as the message lives.
+
+An assistant message is followed by one `tool` message per result, in the order of its calls, whatever the order of
+completion. Call ids: the vendor's own go back to the provider that gave them, if they fit and are unique in the
+request; else ours are written, in the target's grammar. Own reasoning and opaque state go back to the same model only.
+"""
+
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from spine.llm.catalogue import Traits
+from spine.messages import (
+    Message,
+    ProviderState,
+    RefusalBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+from spine.wire import clean_text, to_json, wire_name
+from spine_openai_chat.parts import content_parts, joined_text
+
+PROTOCOL = "openai_chat"
+ECHOED = frozenset(("reasoning_details", "extra_content"))
+"""Opaque members that go back at the message or the call they came with."""
+
+
+@attrs.define
+class _Kept:
+    """A message's wire form. `ids` are the wire ids of an assistant's calls by ours, `results` the tool messages.
+
+    `apart` is the same message without vendor ids, made when they repeat in a request.
+    """
+
+    message: "weakref.ref[Message]"
+    data: bytes = b""
+    ids: Mapping[str, str] = attrs.Factory(dict)
+    wire_ids: frozenset[str] = frozenset()
+    results: "tuple[_Result, ...]" = ()
+    losses: tuple[str, ...] = ()
+    apart: "_Kept | None" = None
+
+
+@attrs.define
+class _Result:
+    """One tool message; `data` is written for `wire_id`."""
+
+    call_id: str
+    content: bytes
+    wire_id: str | None = None
+    data: bytes = b""
+
+    def written(self, wire_id: str) -> bytes:
+        """The bytes for `wire_id`, which hardly ever changes."""
+        if wire_id != self.wire_id:
+            self.wire_id = wire_id
+            self.data = b',{"content":' + self.content + b',"role":"tool","tool_call_id":' + to_json(wire_id) + b"}"
+        return self.data
+
+
+class TurnEncoder:
+    """Encodes messages for one route and its traits."""
+
+    def __init__(self, *, route: str, traits: Traits) -> None:
+        self._route = route
+        self._traits = traits
+        self._kept: dict[int, _Kept] = {}
+
+    def encode(self, messages: Sequence[Message], losses: dict[str, None]) -> list[bytes]:
+        """Each message as JSON with a comma before it; what got lost is added to `losses`."""
+        items: list[bytes] = []
+        ids: Mapping[str, str] = {}
+        seen: set[str] = set()
+        results: list[_Result] = []
+        for message in messages:
+            kept = self._kept.get(id(message))
+            if kept is None or kept.message() is not message:
+                kept = self._keep(message)
+            if kept.losses:
+                losses.update(dict.fromkeys(kept.losses))
+            if kept.results:
+                results.extend(kept.results)
+            if not kept.data:
+                continue
+            if results:
+                items.extend(self._answers(results, ids))
+                results = []
+            if kept.wire_ids:
+                if not seen.isdisjoint(kept.wire_ids):
+                    kept = self._with_our_ids(message, kept)
+                seen.update(kept.wire_ids)
+                ids = kept.ids
+            items.append(kept.data)
+        items.extend(self._answers(results, ids))
+        return items
+
+    def _answers(self, results: Sequence[_Result], ids: Mapping[str, str]) -> Iterable[bytes]:
+        """The results of one assistant message, in the order of its calls; others keep their place after them."""
+        if len(results) > 1:
+            order = {call_id: place for place, call_id in enumerate(ids)}
+            results = sorted(results, key=lambda result: order.get(result.call_id, len(order)))
+        return [result.written(ids.get(result.call_id) or self._wire_id(result.call_id)) for result in results]
+
+    def _keep(self, message: Message) -> _Kept:
+        key = id(message)
+        kept = self._written(message, weakref.ref(message, lambda _: self._forget(key)), use_vendor_ids=True)
+        self._kept[key] = kept
+        return kept
+
+    def _forget(self, key: int) -> None:
+        self._kept.pop(key, None)
+
+    def _with_our_ids(self, message: Message, kept: _Kept) -> _Kept:
+        """The same without vendor ids: they repeat from answer to answer in this session (some count from 0)."""
+        if kept.apart is None:
+            kept.apart = self._written(message, kept.message, use_vendor_ids=False)
+        return kept.apart
+
+    def _written(self, message: Message, reference: "weakref.ref[Message]", *, use_vendor_ids: bool) -> _Kept:
+        losses: list[str] = []
+        if message.role == "assistant":
+            return self._assistant(message, reference, losses, use_vendor_ids=use_vendor_ids)
+        results = tuple(
+            _Result(block.call_id, to_json(content_parts(block.content, self._traits, losses, in_result=True)))
+            for block in message.content
+            if type(block) is ToolResultBlock
+        )
+        rest = tuple(block for block in message.content if type(block) is not ToolResultBlock)
+        content = content_parts(rest, self._traits, losses)
+        role = "user" if message.role != "system" else "developer" if self._traits.developer_role else "system"
+        data = b"," + to_json({"role": role, "content": content}) if content else b""
+        return _Kept(reference, data=data, results=results, losses=tuple(losses))
+
+    # ------------------------------------------------------------------------------------------- assistants
+
+    def _assistant(
+        self, message: Message, reference: "weakref.ref[Message]", losses: list[str], *, use_vendor_ids: bool
+    ) -> _Kept:
+        calls = message.tool_calls
+        ids = self._call_ids(message, calls, use_vendor_ids=use_vendor_ids)
+        text = self._visible(message, losses)
+        wire: dict[str, Any] = {"role": "assistant", "content": text or None}
+        wire.update(self._own_state(message, losses))
+        if calls:
+            wire["tool_calls"] = [self._call(block, ids[block.id]) for block in calls]
+        is_empty = not text and len(wire) == 2
+        return _Kept(
+            reference,
+            data=b"" if is_empty else b"," + to_json(wire if text or calls else {**wire, "content": ""}),
+            ids=ids,
+            wire_ids=frozenset(ids.values()),
+            losses=tuple(losses),
+        )
+
+    def _visible(self, message: Message, losses: list[str]) -> str:
+        """Text and refusal as text: a refusal is something the model said."""
+        rest = tuple(block for block in message.content if type(block) not in (ToolCallBlock, ThinkingBlock))
+        shown = tuple(TextBlock(text=block.text) if type(block) is RefusalBlock else block for block in rest)
+        return clean_text(joined_text(shown, self._traits, losses))
+
+    def _call(self, block: ToolCallBlock, wire_id: str) -> dict[str, Any]:
+        """Arguments that were no JSON object go back inside one: servers refuse history that does not parse."""
+        arguments = block.arguments
+        if arguments is None:
+            arguments_json = to_json({"unparsed_arguments": clean_text(block.arguments_text or "")})
+        else:
+            arguments_json = to_json(arguments)
+        function = {"name": wire_name(block.name, self._traits.tool_name_pattern), "arguments": arguments_json.decode()}
+        state = self._echo(block.provider_state)
+        return {"id": wire_id, "type": "function", "function": function, **state}
+
+    def _own_state(self, message: Message, losses: list[str]) -> dict[str, Any]:
+        """Reasoning and opaque state for the model that wrote them; of other models' thinking nothing is sent."""
+        found: dict[str, Any] = {}
+        thinking: list[str] = []
+        is_own = message.origin is not None and (message.origin.protocol, message.origin.route) == (
+            PROTOCOL,
+            self._route,
+        )
+        for block in message.content:
+            if type(block) is ThinkingBlock and not is_own:
+                losses.append("thinking of another model was left out")
+            elif type(block) is ThinkingBlock:
+                thinking.append(block.text)
+            if type(block) is not ToolCallBlock:
+                found.update(self._echo(block.provider_state))
+        text = clean_text("".join(thinking))
+        if self._traits.reasoning_field and text:
+            found[self._traits.reasoning_field] = text
+        return found
+
+    def _echo(self, state: ProviderState | None) -> dict[str, Any]:
+        if state is None or not isinstance(state.data, dict):
+            return {}
+        if (state.protocol, f"{state.provider}:{state.model}") != (PROTOCOL, self._route):
+            return {}
+        return {key: value for key, value in state.data.items() if key in ECHOED}
+
+    # -------------------------------------------------------------------------------------------------- ids
+
+    def _call_ids(self, message: Message, calls: Sequence[ToolCallBlock], *, use_vendor_ids: bool) -> dict[str, str]:
+        """Wire ids by our ids."""
+        ours: dict[str, str] = {block.id: self._wire_id(block.id) for block in calls}
+        origin = message.origin
+        if not use_vendor_ids or origin is None or origin.protocol != PROTOCOL:
+            return ours
+        if origin.provider != self._traits.provider:
+            return ours
+        theirs: dict[str, str] = {
+            block.id: block.vendor_id
+            for block in calls
+            if block.vendor_id and wire_name(block.vendor_id, self._traits.call_id_pattern) == block.vendor_id
+        }
+        is_unique = len({*theirs.values()}) == len(theirs) == len(calls)
+        return theirs if is_unique else ours
+
+    def _wire_id(self, call_id: str) -> str:
+        return wire_name(call_id, self._traits.call_id_pattern)

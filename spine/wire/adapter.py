@@ -1,0 +1,223 @@
+"""The one adapter for every protocol over HTTP (side room `wire`): encode, post, decode, chunks out.
+
+One call of `stream` is one attempt; nothing is retried here. The key goes into one header and nowhere else.
+"""
+
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Protocol
+
+import attrs
+
+from spine.errors import ConfigInvalid, KeyMissing
+from spine.late import load
+from spine.llm.chunks import Chunk
+from spine.llm.errors import ProviderError
+from spine.llm.protocols import Body, Decoder, ProviderSettings, WireProtocol
+from spine.llm.request import ModelRequest
+from spine.llm.response import ModelResponse
+from spine.values import Secret
+from spine.wire.addresses import check_address
+from spine.wire.failures import REQUEST_IDS
+from spine.wire.limits import Deadlines, WireLimits
+from spine.wire.names import rename_call, rename_calls
+
+__all__ = ["HttpAdapter"]
+
+_HEADERS = {
+    "content-type": "application/json",
+    "accept": "text/event-stream, application/json",
+    "accept-encoding": "identity",
+    "user-agent": "agent-spine",
+}
+
+
+_OF_A_CUT = frozenset(("stream_truncated", "protocol_error"))
+"""What a decoder makes of half a body."""
+
+
+class Answer(Protocol):
+    """One response, as `spine.wire.http` hands it out."""
+
+    status: int
+    headers: Mapping[str, str]
+    cut: ProviderError | None
+
+    async def next(self) -> bytes | None:
+        """The next piece of the body; None at its end."""
+
+    async def error_body(self) -> bytes:
+        """The first bytes of an error answer."""
+
+    def progressed(self) -> None:
+        """A model event came out of the last piece."""
+
+    def hurry(self, seconds: float) -> None:
+        """Wait no longer than `seconds` for the rest."""
+
+
+class HttpAdapter:
+    """An `Adapter` made of a `WireProtocol` and a provider's settings.
+
+    `clock` is monotonic seconds, `wall_clock` seconds since 1970 UTC (for delays that servers give as dates).
+    Raises `ConfigInvalid` for an address no key is sent to and `KeyMissing` without the key that `auth` asks for.
+    """
+
+    def __init__(
+        self,
+        protocol: WireProtocol,
+        settings: ProviderSettings,
+        *,
+        deadlines: Deadlines | None = None,
+        limits: WireLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.protocol = protocol
+        self.settings = settings
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._url = _base_url(settings)
+        self._secret_header = _secret_header(settings)
+        self._deadlines = deadlines or Deadlines()
+        self._http = load("spine.wire.http").HttpClient(
+            deadlines=self._deadlines,
+            limits=limits or WireLimits(),
+            client=settings.client,
+            transport=settings.transport,
+            clock=clock,
+        )
+
+    def check(self, request: ModelRequest) -> None:
+        """Raise what the protocol says against a request, before anything is recorded."""
+        self.protocol.check(request, self.settings.traits(request.route.model))
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk | ModelResponse, None]:
+        """One attempt: the chunks as they arrive, then the one `ModelResponse`. Raises `ProviderError`.
+
+        The response's metadata has `latency_s`, `request_id` when the server gave one, and `losses` when the target
+        could not be told everything.
+        """
+        traits = self.settings.traits(request.route.model)
+        body = self.protocol.encode(request, traits)
+        started = self._clock()
+        try:
+            async with self._post(body) as answer:
+                if not 200 <= answer.status < 300:
+                    raise await self._refused(answer)
+                decoder = self.protocol.decoder(traits, answer.headers)
+                while (piece := await answer.next()) is not None:
+                    chunks = decoder.feed(piece)
+                    if chunks:
+                        answer.progressed()
+                        for chunk in _named(chunks, body):
+                            yield chunk
+                    if decoder.error is not None:
+                        raise decoder.error
+                    if decoder.is_done:
+                        answer.hurry(self._deadlines.linger_s)
+                for chunk in _named(_last_chunks(decoder, answer.cut), body):
+                    yield chunk
+                response = _finish(decoder, answer.cut)
+            yield self._completed(response, body, _request_id(answer), self._clock() - started)
+        except ProviderError as error:
+            raise self._told(error) from error.__cause__
+
+    def _post(self, body: Body) -> Any:
+        return self._http.post(
+            f"{self._url}{body.path}",
+            headers={**_HEADERS, **body.headers},
+            content=body.content,
+            secret_header=self._secret_header,
+        )
+
+    async def _refused(self, answer: Answer) -> ProviderError:
+        content = await answer.error_body()
+        error = self.protocol.classify(answer.status, answer.headers, content, now=self._wall_clock())
+        if error.failure.request_id is None:
+            error.failure = attrs.evolve(error.failure, request_id=_request_id(answer))
+        return error
+
+    def _completed(
+        self, response: ModelResponse, body: Body, request_id: str | None, latency_s: float
+    ) -> ModelResponse:
+        message = rename_calls(response.message, body.names) if body.names else response.message
+        metadata: dict[str, Any] = {**response.metadata, "latency_s": round(latency_s, 6)}
+        if request_id is not None:
+            metadata["request_id"] = request_id
+        if body.losses:
+            metadata["losses"] = body.losses
+        return attrs.evolve(response, message=message, metadata=metadata)
+
+    def _told(self, error: ProviderError) -> ProviderError:
+        """`error` without our key, should the provider have echoed it."""
+        secret = self.settings.secret
+        key = secret.reveal() if secret is not None else ""
+        failure = error.failure
+        if len(key) < 4 or not (key in failure.message or key in (failure.raw or "")):
+            return error
+        raw = failure.raw and failure.raw.replace(key, "[secret]")
+        return ProviderError(attrs.evolve(failure, message=failure.message.replace(key, "[secret]"), raw=raw))
+
+    async def aclose(self) -> None:
+        """Close the connections; again is nothing."""
+        await self._http.aclose()
+
+
+def _named(chunks: tuple[Chunk, ...], body: Body) -> tuple[Chunk, ...]:
+    """`chunks` with the registered names of the tools; nearly always there is nothing to map back."""
+    return tuple(rename_call(chunk, body.names) for chunk in chunks) if body.names else chunks
+
+
+def _last_chunks(decoder: Decoder, cut: ProviderError | None) -> tuple[Chunk, ...]:
+    try:
+        return decoder.feed(b"")
+    except ProviderError as error:
+        raise _reason(error, cut) from (cut or error).__cause__
+
+
+def _finish(decoder: Decoder, cut: ProviderError | None) -> ModelResponse:
+    """The response; a connection that broke after the answer's marker took nothing from it."""
+    try:
+        return decoder.finish()
+    except ProviderError as error:
+        raise _reason(error, cut) from (cut or error).__cause__
+
+
+def _reason(error: ProviderError, cut: ProviderError | None) -> ProviderError:
+    """What ended the answer: what the connection did, unless the answer itself had said it failed."""
+    return cut if cut is not None and error.category in _OF_A_CUT else error
+
+
+def _request_id(answer: Answer) -> str | None:
+    return next((answer.headers[name] for name in REQUEST_IDS if name in answer.headers), None)
+
+
+def _base_url(settings: ProviderSettings) -> str:
+    if not settings.base_url:
+        raise ConfigInvalid(f'provider "{settings.provider}" has no base_url', hint="spine config")
+    return check_address(
+        settings.base_url, provider=settings.provider, allow_http=settings.options.get("allow_http") is True
+    )
+
+
+def _secret_header(settings: ProviderSettings) -> tuple[str, str] | None:
+    """Name and value of the one header with the key."""
+    kind, _, name = settings.auth.partition(" ")
+    if settings.auth == "none":
+        return None
+    if settings.auth != "bearer" and not (kind == "header" and name):
+        raise ConfigInvalid(
+            f'auth of provider "{settings.provider}" is "{settings.auth}"; it may be bearer, header NAME or none'
+        )
+    key = _key(settings.secret, settings.provider)
+    return (name.lower(), key) if kind == "header" else ("authorization", f"Bearer {key}")
+
+
+def _key(secret: Secret | None, provider: str) -> str:
+    key = secret.reveal().strip() if secret is not None else ""
+    if not key:
+        raise KeyMissing(f'no key for provider "{provider}"')
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise KeyMissing(f'the key for provider "{provider}" holds characters that no key has (spaces, line ends)')
+    return key

@@ -1,0 +1,307 @@
+"""What an error answer means (side room `wire`): one reading of the body, then tables, the same for every protocol.
+
+Order of evidence: the server's explicit `x-should-retry` (for whether to retry), codes that mean one thing, phrases in
+the error's own message, codes that mean little, a status inside the body, the HTTP status. So billing beats a rate
+limit, and an overflow beats an invalid request. Numbers found in a text decide nothing. A plugin adds the codes and
+phrases of its protocol's vendors as `Rules`. Nothing here quotes a prompt or a header, and what is kept is scrubbed.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from spine.llm.errors import RETRYABLE, Category, ProviderError, provider_error
+from spine.wire.bodies import error_object, from_json, to_json
+from spine.wire.delays import retry_delay
+
+__all__ = ["ErrorReading", "Rules", "failure_of", "read_error", "scrub", "status_category"]
+
+RAW_CHARS = 4096
+MESSAGE_CHARS = 300
+NEVER_RETRYABLE = frozenset(("billing", "auth", "permission"))
+REQUEST_IDS = ("x-request-id", "request-id", "x-ms-request-id", "apim-request-id")
+
+_BY_STATUS: dict[int, Category] = {
+    400: "invalid_request",
+    401: "auth",
+    402: "billing",
+    403: "permission",
+    404: "not_found",
+    408: "timeout",
+    409: "conflict",
+    413: "request_too_large",
+    422: "invalid_request",
+    425: "server_error",
+    429: "rate_limit",
+    498: "overloaded",
+    504: "timeout",
+    522: "timeout",
+    524: "timeout",
+    529: "overloaded",
+}
+
+
+_STATUS = re.compile(r"[45][0-9]{2}")
+
+
+def status_category(status: int) -> Category:
+    """What an HTTP status alone says; anything that is no error status is a `protocol_error`."""
+    known = _BY_STATUS.get(status)
+    if known is not None:
+        return known
+    if 400 <= status < 500:
+        return "invalid_request"
+    return "server_error" if 500 <= status < 600 else "protocol_error"
+
+
+# ------------------------------------------------------------------------------------------------------- reading
+
+
+@attrs.frozen(kw_only=True)
+class ErrorReading:
+    """What an error body says: its own message, every code and type in it (lower case, most telling first), and a
+    status that it names itself. `parsed` is the JSON body, None for text."""
+
+    message: str = ""
+    codes: tuple[str, ...] = ()
+    status: int | None = None
+    parsed: Any = None
+    is_empty: bool = False
+
+
+def read_error(body: bytes | Any) -> ErrorReading:
+    """Read an error body: bytes of any kind, or a parsed JSON value found in a stream."""
+    if not isinstance(body, bytes):
+        return _read_parsed(body)
+    text = body.strip()
+    if not text:
+        return ErrorReading(is_empty=True)
+    if text[:1] in (b"{", b"["):
+        try:
+            return _read_parsed(from_json(text))
+        except ProviderError:
+            pass
+    if text[:1] == b"<":
+        return ErrorReading()  # a page of some proxy: its words are not the provider's
+    return ErrorReading(message=text.decode("utf-8", "replace"))
+
+
+def _read_parsed(body: Any) -> ErrorReading:
+    error = error_object(body)
+    outer = body[0] if isinstance(body, list) and body else body
+    messages = [text for text in (_message(error), *_nested_texts(error, outer)) if text]
+    codes = [code.lower() for code in _codes(error, outer)]
+    status = next((int(code) for code in codes if _STATUS.fullmatch(code)), None)
+    for text in messages[1:] if len(messages) > 1 else messages:
+        inner = _inner(text)
+        if inner is not None:
+            messages.append(inner.message)
+            codes = [*inner.codes, *codes]
+    return ErrorReading(message="; ".join(dict.fromkeys(messages)), codes=tuple(codes), status=status, parsed=body)
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    """The error's own words; where a server puts an object, its `msg` and `detail` members or its JSON."""
+    for key in ("message", "error", "detail", "html-message", "msg", "error_message"):
+        value = error.get(key)
+        if isinstance(value, str) and value:
+            return value
+        if value and not isinstance(value, bool | int | float):
+            return _text_of(value)
+    return ""
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, dict) and isinstance(value.get("detail"), list):
+        value = value["detail"]
+    if isinstance(value, list):
+        found = [item["msg"] for item in value if isinstance(item, dict) and isinstance(item.get("msg"), str)]
+        if found:
+            return "; ".join(found)
+    return to_json(value).decode()[:MESSAGE_CHARS]
+
+
+def _nested_texts(error: Mapping[str, Any], outer: Any) -> Iterator[str]:
+    """Where gateways put what the provider behind them said."""
+    metadata = error.get("metadata")
+    if isinstance(metadata, dict):
+        for key in ("raw", "error", "message"):
+            if isinstance(metadata.get(key), str):
+                yield metadata[key]
+    if isinstance(outer, dict) and outer is not error and isinstance(outer.get("message"), str):
+        yield outer["message"]
+
+
+def _inner(text: str) -> ErrorReading | None:
+    """The reading of an error that stands as JSON inside a message."""
+    start = text.find("{")
+    if start < 0 or len(text) > RAW_CHARS * 4:
+        return None
+    try:
+        parsed = from_json(text[start : text.rfind("}") + 1].encode("utf-8", "replace"))
+    except ProviderError:
+        return None
+    error = error_object(parsed)
+    message = _message(error)
+    return ErrorReading(message=message, codes=tuple(c.lower() for c in _codes(error, parsed))) if message else None
+
+
+def _codes(error: Mapping[str, Any], outer: Any) -> Iterator[str]:
+    details = error.get("details")
+    if isinstance(details, dict):
+        yield from _values(details, "error_code", "code")
+    if isinstance(details, list):
+        yield from _detail_codes(details)
+    inner = error.get("innererror")
+    if isinstance(inner, dict):
+        yield from _values(inner, "code")
+    metadata = error.get("metadata")
+    if isinstance(metadata, dict):
+        yield from (f"limit_source:{source}" for source in _values(metadata, "limit_source"))
+        yield from _values(metadata, "error_type", "code")
+        if isinstance(metadata.get("reasons"), list) and "flagged_input" in metadata:
+            yield "moderation"
+    yield from _values(error, "code", "error_code", "type", "error_type", "status")
+    if outer is not error and isinstance(outer, dict):
+        yield from _values(outer, "code", "error_type", "status")
+
+
+def _detail_codes(details: list[Any]) -> Iterator[str]:
+    """Google's details: reasons, and quota ids, whose period tells a limit from an empty purse."""
+    for detail in details:
+        if not isinstance(detail, dict):
+            continue
+        yield from _values(detail, "reason")
+        for violation in detail.get("violations") or ():
+            if isinstance(violation, dict):
+                yield f"quota_id:{violation.get('quotaId', '')}"
+        if "retryDelay" in detail:
+            yield "retry_info"
+
+
+def _values(source: Mapping[str, Any], *keys: str) -> Iterator[str]:
+    for key in keys:
+        value = source.get(key)
+        if isinstance(value, str) and value:
+            yield value
+        elif isinstance(value, int) and not isinstance(value, bool):
+            yield str(value)
+
+
+# -------------------------------------------------------------------------------------------------------- judging
+
+
+@attrs.frozen(kw_only=True)
+class Rules:
+    """What one protocol's vendors say.
+
+    `codes` and `patterns` of codes are decisive. `phrases` are searched in the message, in order; then
+    `trouble_phrases`, if the status speaks of trouble at all (none, 429, 498 and above). `hints` are codes that a
+    phrase may overrule. Patterns see lower-case text without URLs.
+    """
+
+    codes: Mapping[str, Category] = attrs.field(factory=dict)
+    patterns: tuple[tuple[re.Pattern[str], Category], ...] = ()
+    phrases: tuple[tuple[re.Pattern[str], Category], ...] = ()
+    trouble_phrases: tuple[tuple[re.Pattern[str], Category], ...] = ()
+    hints: Mapping[str, Category] = attrs.field(factory=dict)
+
+
+def failure_of(
+    reading: ErrorReading, rules: Rules, *, status: int | None, headers: Mapping[str, str], now: float, raw: str = ""
+) -> ProviderError:
+    """The error that an answer means. `status` None says that it came inside a 200 answer."""
+    category = _category(reading, rules, status)
+    limited = category in ("rate_limit", "overloaded")
+    delay = retry_delay(headers, now=now, message=reading.message, body=reading.parsed, limited=limited)
+    return provider_error(
+        category,
+        _sentence(reading, status),
+        code=next(iter(_telling(reading)), None),
+        retryable=_retryable(category, headers),
+        retry_after_s=delay,
+        status=status,
+        request_id=next((headers[name] for name in REQUEST_IDS if name in headers), None) or _body_request_id(reading),
+        raw=scrub(raw)[:RAW_CHARS] or None,
+    )
+
+
+def _category(reading: ErrorReading, rules: Rules, status: int | None) -> Category:
+    for code in reading.codes:
+        if code in rules.codes:
+            return _by_status_of(code, rules.codes[code], status)
+        for pattern, category in rules.patterns:
+            if pattern.search(code):
+                return category
+    words = _URL.sub(" ", reading.message[: RAW_CHARS * 4]).lower()
+    is_trouble = status is None or status == 429 or status >= 498
+    for pattern, category in (*rules.phrases, *(rules.trouble_phrases if is_trouble else ())):
+        if pattern.search(words):
+            return category
+    for code in reading.codes:
+        if code in rules.hints:
+            return rules.hints[code]
+    if status == 413 and reading.is_empty:
+        return "context_overflow"  # Cerebras: no body at all
+    if reading.status is not None:
+        return status_category(reading.status)
+    return "server_error" if status is None else status_category(status)
+
+
+def _by_status_of(code: str, category: Category, status: int | None) -> Category:
+    """`slow_down` is the caller's pace with 429, the server's with anything else."""
+    return "rate_limit" if code == "slow_down" and status == 429 else category
+
+
+def _retryable(category: Category, headers: Mapping[str, str]) -> bool:
+    hint = headers.get("x-should-retry", "").strip().lower()
+    if hint in ("true", "false") and category not in NEVER_RETRYABLE:
+        return hint == "true"
+    return category in RETRYABLE
+
+
+def _telling(reading: ErrorReading) -> Iterator[str]:
+    return (code for code in reading.codes if ":" not in code and code != "retry_info")
+
+
+def _body_request_id(reading: ErrorReading) -> str | None:
+    outer = reading.parsed
+    value = outer.get("request_id") if isinstance(outer, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _sentence(reading: ErrorReading, status: int | None) -> str:
+    where = "the provider ended its answer with an error" if status is None else f"the provider answered {status}"
+    words = scrub(" ".join(reading.message.split()))
+    if not words:
+        return where
+    return f"{where}: {words[:MESSAGE_CHARS]}{'…' if len(words) > MESSAGE_CHARS else ''}"
+
+
+# ------------------------------------------------------------------------------------------------------ scrubbing
+
+_URL = re.compile(r"https?://[^\s\"'<>)\]}]+", re.IGNORECASE)
+_SCRUBBED = (
+    (_URL, "[url]"),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]+"), r"\1 [secret]"),
+    (
+        re.compile(r"(?i)\b(api[ _-]?key|token|password|secret)( provided)?( is)?([\"']?\s*[:=]\s*[\"']?)[^\s\"',;]+"),
+        r"\1\2\3\4[secret]",
+    ),
+    (re.compile(r"\b(?:sk|pk|rk|xai|gsk|key|hf|AIza|ghp|glpat)[-_][\w*.-]{6,}"), "[secret]"),
+    (re.compile(r"\bAIza[\w-]{20,}"), "[secret]"),
+    (re.compile(r"\b(?:org|proj|team|user|acct)[-_][A-Za-z0-9]{4,}"), "[id]"),
+    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "[id]"),
+    (re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}"), "[mail]"),
+    (re.compile(r"\b[A-Za-z0-9+/_-]{40,}={0,2}"), "[long]"),
+)
+
+
+def scrub(text: str) -> str:
+    """`text` without what looks like a key, an account, an address or an endpoint."""
+    text = text[: RAW_CHARS * 4]
+    for pattern, put in _SCRUBBED:
+        text = pattern.sub(put, text)
+    return text

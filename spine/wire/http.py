@@ -1,0 +1,270 @@
+"""The only file that knows httpx (side room `wire`): one POST, its response in pieces, its failures translated.
+
+Rules it guards: redirects are never followed, proxies and certificates never come from the environment, every wait has
+a deadline, every size a limit, and the response is closed on every way out. No cancel scope is open while a caller's
+code runs: deadlines that are near are put around awaiting the next piece, the others are checks of the clock between
+pieces, because a scope per piece costs as much as httpx itself.
+"""
+
+import contextlib
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import anyio
+import httpx
+
+from spine.llm.errors import Category, ProviderError, provider_error
+from spine.wire.limits import Deadlines, WireLimits
+
+__all__ = ["Answer", "HttpClient"]
+
+CLOSING_S = 2.0
+ERROR_BODY_S = 10.0
+MOST_UNWOUND = 10_000
+_FOREVER = float("inf")
+_TRANSLATED: tuple[tuple[type[Exception], Category, str], ...] = (
+    (httpx.ConnectTimeout, "timeout", "no connection in time"),
+    (httpx.PoolTimeout, "timeout", "no free connection in time"),
+    (httpx.WriteTimeout, "timeout", "the provider stopped reading the request"),
+    (httpx.ReadTimeout, "timeout", "the provider fell silent"),
+    (httpx.TimeoutException, "timeout", "the provider did not answer in time"),
+    (httpx.ConnectError, "connection", "no connection could be made"),
+    (httpx.ProxyError, "connection", "the proxy refused the connection"),
+    (httpx.RemoteProtocolError, "connection", "the provider broke off, or did not speak HTTP"),
+    (httpx.NetworkError, "connection", "the connection broke"),
+    (httpx.UnsupportedProtocol, "invalid_request", "the address is no http or https URL"),
+    (httpx.InvalidURL, "invalid_request", "the address is no valid URL"),
+    (httpx.LocalProtocolError, "invalid_request", "the request is not valid HTTP"),
+    (httpx.DecodingError, "protocol_error", "the response does not decode as its content-encoding says"),
+)
+"""httpx's errors, most special first. Its own words name hosts and addresses and are left to `__cause__`."""
+_PASSING = frozenset(("timeout", "connection", "stream_truncated"))
+
+
+def _translate(exc: Exception, *, in_body: bool = False) -> ProviderError:
+    for kind, category, words in _TRANSLATED:
+        if isinstance(exc, kind):
+            if in_body and kind is httpx.RemoteProtocolError:
+                return provider_error("stream_truncated", "the provider broke off in the middle of its answer")
+            retryable = category in _PASSING or kind is httpx.DecodingError
+            return provider_error(category, words, retryable=retryable)
+    return provider_error("protocol_error", f"the HTTP exchange failed ({type(exc).__name__})")
+
+
+class Answer:
+    """One response: `status`, `headers` with lower-case names, and its body in pieces.
+
+    `cut` is None while the body goes well; a body that ended too early has the reason here.
+    """
+
+    def __init__(
+        self, response: httpx.Response, *, started: float, clock: Callable[[], float], client: "HttpClient"
+    ) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = {key.lower(): value for key, value in response.headers.items()}
+        self._clock = clock
+        self._limits = client.limits
+        self._deadlines = deadlines = client.deadlines
+        self.cut: ProviderError | None = None
+        self._is_over = False
+        self._is_watched = client.is_own
+        self._idle_s = _FOREVER if deadlines.idle_s is None else deadlines.idle_s
+        self._total_at = _FOREVER if deadlines.total_s is None else started + deadlines.total_s
+        self._now = clock()
+        self.progressed()
+        self._left = self._limits.response_bytes
+        self._inflate: zlib._Decompress | None = None
+        self._source = self._open(response)
+
+    def _open(self, response: httpx.Response) -> AsyncIterator[bytes]:
+        if response.is_stream_consumed:  # a mock transport's response with its content at hand, decoded already
+            return response.aiter_bytes()
+        coding = self.headers.get("content-encoding", "identity").strip().lower() or "identity"
+        if coding in ("gzip", "x-gzip", "deflate"):
+            self._inflate = zlib.decompressobj(47)  # either header
+        elif coding != "identity":
+            raise provider_error("protocol_error", "the response is compressed although that was not asked for")
+        return response.aiter_raw()
+
+    def progressed(self) -> None:
+        """A model event came out of the last piece."""
+        progress_s = self._deadlines.progress_s
+        self._progress_at = _FOREVER if progress_s is None else self._now + progress_s
+
+    def hurry(self, seconds: float) -> None:
+        """Nothing more is needed: wait `seconds` longer at most, however long the provider keeps the response open."""
+        self._total_at = min(self._total_at, self._now + seconds)
+
+    async def next(self) -> bytes | None:
+        """The next piece of the body, never empty; None at its end, also when it ended badly: see `cut`.
+
+        `cut` may be timeout, connection, stream_truncated, or protocol_error over a limit.
+        """
+        try:
+            while (piece := await self._raw_piece()) is not None:
+                self._now = self._clock()
+                if self._inflate is not None:
+                    piece = self._inflated(piece)
+                self._left -= len(piece)
+                if self._left < 0:
+                    raise provider_error(
+                        "protocol_error", f"the response is longer than {self._limits.response_bytes} bytes"
+                    )
+                if piece:
+                    return piece
+            self._is_over = True
+            self._check_inflated()
+        except (httpx.HTTPError, httpx.StreamError) as exc:
+            self.cut = _translate(exc, in_body=True)
+            self.cut.__cause__ = exc
+        except ProviderError as error:
+            self.cut = error
+        return None
+
+    async def unwind(self) -> None:
+        """Run what httpx left suspended to its end: it closes connections, not the generators it reads them with."""
+        if self._is_over:
+            return
+        with anyio.CancelScope(shield=True) as scope, contextlib.suppress(Exception):
+            scope.cancel()
+            for _ in range(MOST_UNWOUND):
+                if await anext(self._source, None) is None:
+                    break
+
+    async def _raw_piece(self) -> bytes | None:
+        wait = min(self._total_at, self._progress_at) - self._clock()
+        if self._is_watched and (self._idle_s < wait or wait == _FOREVER):
+            return await anext(self._source, None)  # httpx's own read timeout watches the idle time
+        with anyio.move_on_after(max(min(wait, self._idle_s), 0.0)):
+            return await anext(self._source, None)
+        raise self._too_late(was_idle=self._idle_s < wait)
+
+    def _too_late(self, *, was_idle: bool) -> ProviderError:
+        if was_idle:
+            return provider_error("timeout", f"no byte came for {self._deadlines.idle_s:g} s")
+        if self._progress_at < self._total_at:
+            return provider_error("timeout", f"no model event came for {self._deadlines.progress_s:g} s")
+        return provider_error("timeout", "the answer was not complete in the time allowed for all of it")
+
+    def _inflated(self, piece: bytes) -> bytes:
+        assert self._inflate is not None
+        try:
+            return self._inflate.decompress(piece, max(self._left + 1, 1))
+        except zlib.error as exc:
+            raise provider_error(
+                "protocol_error", "the response does not decode as its content-encoding says", retryable=True
+            ) from exc
+
+    def _check_inflated(self) -> None:
+        if self._inflate is not None and not self._inflate.eof:
+            raise provider_error("stream_truncated", "the compressed response ends too early")
+
+    async def error_body(self) -> bytes:
+        """The first bytes of an error answer; what ends it early is not worth another error."""
+        pieces: list[bytes] = []
+        size = 0
+        self.hurry(min(self._idle_s, ERROR_BODY_S))
+        while size < self._limits.error_bytes and (piece := await self.next()) is not None:
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)[: self._limits.error_bytes]
+
+
+class HttpClient:
+    """Connections to one provider: made on first use, closed once. A `client` from outside is used and left open."""
+
+    def __init__(
+        self,
+        *,
+        deadlines: Deadlines,
+        limits: WireLimits,
+        client: Any = None,
+        transport: Any = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.deadlines = deadlines
+        self.limits = limits
+        self.is_own = client is None and transport is None
+        """Whether httpx's own network stands below: then its read timeout watches over idle connections."""
+        self._given = client
+        self._transport = transport
+        self._own: httpx.AsyncClient | None = None
+        self._clock = clock
+
+    @contextlib.asynccontextmanager
+    async def post(
+        self, url: str, *, headers: Mapping[str, str], content: bytes, secret_header: tuple[str, str] | None = None
+    ) -> AsyncIterator[Answer]:
+        """Send one request and hand out its response, which is closed on every exit.
+
+        `secret_header` is taken out of the request object afterwards, so no exception that refers to it holds the key.
+        Raises `ProviderError`; a redirect is a `protocol_error`.
+        """
+        client = self._client()
+        started = self._clock()
+        sent = {**headers, **dict([secret_header] if secret_header else [])}
+        try:
+            request = client.build_request("POST", url, headers=sent, content=content, timeout=self._timeout())
+        except (httpx.InvalidURL, ValueError, TypeError) as exc:
+            raise provider_error("invalid_request", "the request could not be written as HTTP") from exc
+        try:
+            response = await self._send(client, request)
+            try:
+                answer = self._answer(request, response, started)
+                try:
+                    yield answer
+                finally:
+                    await answer.unwind()
+            finally:
+                with anyio.move_on_after(CLOSING_S, shield=True):
+                    await response.aclose()
+        finally:
+            if secret_header:
+                request.headers.pop(secret_header[0], None)
+
+    async def _send(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+        first_byte_s = self.deadlines.first_byte_s
+        try:
+            with anyio.move_on_after(first_byte_s):
+                return await client.send(request, stream=True, follow_redirects=False)
+        except (httpx.HTTPError, httpx.InvalidURL) as exc:
+            raise _translate(exc) from exc
+        raise provider_error("timeout", f"no answer began within {first_byte_s:g} s")
+
+    def _answer(self, request: httpx.Request, response: httpx.Response, started: float) -> Answer:
+        if 300 <= response.status_code < 400:
+            raise provider_error(
+                "protocol_error",
+                f"the provider answered {response.status_code}, a redirect; redirects are not followed with a key",
+                status=response.status_code,
+            )
+        timeouts = request.extensions.get("timeout")
+        if isinstance(timeouts, dict):
+            timeouts["read"] = self.deadlines.idle_s  # read anew by httpcore when the body begins
+        return Answer(response, started=started, clock=self._clock, client=self)
+
+    def _timeout(self) -> httpx.Timeout:
+        deadlines = self.deadlines
+        return httpx.Timeout(
+            connect=deadlines.connect_s, read=deadlines.first_byte_s, write=deadlines.idle_s, pool=deadlines.connect_s
+        )
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._given is not None:
+            return self._given  # type: ignore[no-any-return]
+        if self._own is None:
+            self._own = httpx.AsyncClient(
+                transport=self._transport,
+                trust_env=False,
+                follow_redirects=False,
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            )
+        return self._own
+
+    async def aclose(self) -> None:
+        """Close the connections that are ours; again is nothing."""
+        own, self._own = self._own, None
+        if own is not None:
+            await own.aclose()

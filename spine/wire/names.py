@@ -1,0 +1,66 @@
+"""Names and ids that a target's grammar refuses (side room `wire`): deterministic, and back again.
+
+A name that fits is sent as it is. Another is written with the refused characters replaced and a few digits of its
+digest, so the wire name depends on the name alone: it is the same in every step, and for calls in old history.
+"""
+
+import functools
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from spine.llm.chunks import Chunk, ToolCallStarted
+from spine.llm.errors import provider_error
+from spine.messages import Message, ToolCallBlock
+
+__all__ = ["rename_call", "rename_calls", "wire_name", "wire_names"]
+
+_REFUSED = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@functools.lru_cache(maxsize=8192)
+def wire_name(name: str, pattern: str) -> str:
+    """`name` as it is written for a target whose names match `pattern` as a whole.
+
+    Raises `invalid_request` for a pattern that none of our forms fits.
+    """
+    if re.fullmatch(pattern, name):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    clean = _REFUSED.sub("_", name)
+    forms = (f"{clean[:55]}_{digest[:8]}", f"n_{clean[:50]}_{digest[:8]}", f"n{digest[:31]}", digest[:16], digest[:9])
+    for form in forms:
+        if re.fullmatch(pattern, form):
+            return form
+    raise provider_error("invalid_request", f'no name of ours fits the pattern "{pattern}" of the target')
+
+
+def wire_names(names: Iterable[str], pattern: str) -> dict[str, str]:
+    """Wire name to name, for those that differ. Raises `invalid_request` when two of `names` would be written alike."""
+    seen: dict[str, str] = {}
+    for name in names:
+        written = wire_name(name, pattern)
+        if seen.setdefault(written, name) != name:
+            raise provider_error(
+                "invalid_request",
+                f'tools "{seen[written]}" and "{name}" would both be called "{written}" on the wire; rename one',
+            )
+    return {written: name for written, name in seen.items() if written != name}
+
+
+def rename_call(chunk: Chunk, names: Mapping[str, str]) -> Chunk:
+    """`chunk` with a call's wire name replaced by the registered one."""
+    if type(chunk) is ToolCallStarted and chunk.name in names:
+        return attrs.evolve(chunk, name=names[chunk.name])
+    return chunk
+
+
+def rename_calls(message: Message, names: Mapping[str, str]) -> Message:
+    """`message` with the wire names of its calls replaced by the registered ones."""
+    content = tuple(
+        attrs.evolve(block, name=names[block.name]) if type(block) is ToolCallBlock and block.name in names else block
+        for block in message.content
+    )
+    return message.evolve(content=content)
