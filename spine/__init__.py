@@ -2,17 +2,25 @@
 
 What applications use. Plugin authors also use `spine.messages`, `.tools`, `.llm`, `.events`, `.projectors`, `.hooks`,
 `.store`, `.wire` and `.testing`; nothing else of the package is public.
+
+A name is imported from its home when it is first asked for: `spine --help` and whoever needs one room of the house
+does not pay for all of it.
 """
 
-from spine.agent import Agent, Limits
-from spine.errors import SpineError, TurnFailed
-from spine.execution import ToolContext
-from spine.functions import tool
-from spine.llm.request import Route
-from spine.runtime import Runtime
-from spine.sections import Section
-from spine.turn import Turn
-from spine.values import Secret
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from spine.agent import Agent, Limits
+    from spine.errors import SpineError, TurnFailed
+    from spine.execution import ToolContext
+    from spine.functions import tool
+    from spine.llm.request import Route
+    from spine.runtime import Runtime
+    from spine.sections import Section
+    from spine.turn import Turn
+    from spine.values import Secret
 
 __all__ = [
     "Agent",
@@ -27,3 +35,29 @@ __all__ = [
     "TurnFailed",
     "tool",
 ]
+
+_HOMES: Final[Mapping[str, str]] = {
+    "Agent": "spine.agent",
+    "Limits": "spine.agent",
+    "Route": "spine.llm.request",
+    "Runtime": "spine.runtime",
+    "Secret": "spine.values",
+    "Section": "spine.sections",
+    "SpineError": "spine.errors",
+    "ToolContext": "spine.execution",
+    "Turn": "spine.turn",
+    "TurnFailed": "spine.errors",
+    "tool": "spine.functions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f'module "spine" has no name "{name}"; it has {", ".join(__all__)}')
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
