@@ -51,12 +51,14 @@ _HOMES: Final[Mapping[str, str]] = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f'module "spine" has no name "{name}"; it has {", ".join(__all__)}')
-    value = globals()[name] = getattr(importlib.import_module(home), name)
-    return value
+if not TYPE_CHECKING:  # a type checker should see the names above and no others
+
+    def __getattr__(name: str) -> Any:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f'module "spine" has no name "{name}"; it has {", ".join(__all__)}')
+        value = globals()[name] = getattr(importlib.import_module(home), name)
+        return value
 
 
 def __dir__() -> list[str]:
