@@ -94,7 +94,7 @@ def not_started_after(stop_reason: str) -> ToolOutcome:
 
 
 def _unanswered(turn: TurnState) -> list[CallState]:
-    return [call for call in turn.calls.values() if call.outcome is None]
+    return [call for call in turn.calls.values() if call.completed is None]
 
 
 def _groups(run: Run, calls: Sequence[CallState]) -> Iterator[list[CallState]]:
@@ -200,7 +200,7 @@ _DECISIONS: Mapping[type, str] = {Deny: "deny", Ask: "ask", ToolOutcome: "outcom
 
 
 def _policy(run: Run, tool: Tool) -> Any:
-    entry = run.registries.policies.resolve(run.scope).entries.get(tool.name)
+    entry = run.capabilities.policies.get(tool.name) if run.capabilities else None
     chosen = run.agent.approval or (entry.value if entry is not None else tool.approval)
     return chosen if callable(chosen) else lambda _: chosen
 

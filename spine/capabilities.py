@@ -16,7 +16,7 @@ from spine.llm.request import Route
 from spine.messages import SystemBlock
 from spine.scope import Contribution, Registries, Scope
 from spine.sections import DynamicContext, Section, SectionContext, StaticContext
-from spine.tools import ServerTool, Tool, ToolDefinition
+from spine.tools import Approval, ServerTool, Tool, ToolDefinition
 from spine.values import clean_text
 
 TokenCounter = Callable[[str], int]
@@ -34,6 +34,8 @@ class Capabilities:
     tools: Mapping[str, Contribution[Tool | ServerTool]]
     definitions: tuple[ToolDefinition | ServerTool, ...]
     sections: tuple[Contribution[Section], ...]
+    policies: Mapping[str, Contribution[Approval]] = MappingProxyType({})
+    """Approval policies of plugins and scopes, by tool name."""
     hidden_tools: tuple[Contribution[Tool | ServerTool], ...] = ()
     hidden_sections: tuple[Contribution[Section], ...] = ()
 
@@ -61,6 +63,7 @@ def snapshot(registries: Registries, scope: Scope, agent: Agent) -> Capabilities
         tools=MappingProxyType(chosen),
         definitions=tuple(_definition(chosen[name].value) for name in sorted(chosen)),
         sections=tuple(ordered),
+        policies=registries.policies.resolve(scope).entries,
         hidden_tools=tuple(resolved.hidden),
         hidden_sections=tuple(sections.hidden),
     )

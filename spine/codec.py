@@ -14,7 +14,6 @@ Rules of the format:
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -278,6 +277,7 @@ def _converter() -> cattrs.Converter:
         converter.register_structure_hook(kind, _exact(kind))
     converter.register_structure_hook_factory(_is_optional, _optional_reader)
     converter.register_structure_hook_factory(_is_variadic_tuple, _tuple_reader)
+    converter.register_unstructure_hook_factory(_is_variadic_tuple, _tuple_writer)
     for kind in (Usage, Origin):
         _as_array(converter, kind)
     for union in (ContentBlock, ResultContent):
@@ -306,7 +306,7 @@ def _exact(kind: type) -> Callable[[Any, Any], Any]:
     return check
 
 
-# cattrs looks both of these up again for every value; here the reader of the inner type is found once.
+# cattrs looks these up again for every value; here the hook of the inner type is found once.
 
 
 def _is_optional(kind: Any) -> bool:
@@ -328,6 +328,11 @@ def _tuple_reader(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any, 
     inner = get_args(kind)[0]
     read = converter.get_structure_hook(inner)
     return lambda values, _: tuple([read(value, inner) for value in values])
+
+
+def _tuple_writer(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any], Any]:
+    write = converter.get_unstructure_hook(get_args(kind)[0])
+    return lambda values: [write(value) for value in values]
 
 
 def _as_array(converter: cattrs.Converter, kind: type) -> None:
@@ -404,19 +409,20 @@ _DELTA_KINDS: Mapping[str, type] = {tag: kind for kind, tag in _DELTA_TAGS.items
 
 def _write_chunks(converter: cattrs.Converter, chunks: Sequence[c.Chunk]) -> list[list[Any]]:
     written: list[list[Any]] = []
-    for key, group in groupby(chunks, _delta_key):
-        if key is None:
-            written.extend(_write_chunk(converter, chunk) for chunk in group)
-        elif key[0] is c.ToolCallDelta:
-            written.append(["args", key[1], *(chunk.arguments for chunk in group)])  # type: ignore[union-attr]
+    last: tuple[str, int] | None = None
+    for chunk in chunks:
+        tag = _DELTA_TAGS.get(type(chunk))
+        if tag is None:
+            written.append(_write_chunk(converter, chunk))
+            last = None
+            continue
+        piece = chunk.arguments if tag == "args" else chunk.text  # type: ignore[union-attr]
+        if last == (tag, chunk.index):  # type: ignore[union-attr]
+            written[-1].append(piece)
         else:
-            written.append([_DELTA_TAGS[key[0]], key[1], *(chunk.text for chunk in group)])  # type: ignore[union-attr]
+            last = (tag, chunk.index)  # type: ignore[union-attr]
+            written.append([*last, piece])
     return written
-
-
-def _delta_key(chunk: c.Chunk) -> tuple[type, int] | None:
-    kind = type(chunk)
-    return (kind, chunk.index) if kind in _DELTA_TAGS else None  # type: ignore[union-attr]
 
 
 def _write_chunk(converter: cattrs.Converter, chunk: c.Chunk) -> list[Any]:

@@ -212,6 +212,8 @@ class SessionLog(LogReader):
             raise self._closed
         encoded = [self.codec.encode_event(event) for event in events]
         now = self._clock.now()
+        if not self._rows:
+            self._on_pending(self)
         for event, form in zip(events, encoded, strict=True):
             kind, version, required, origin, data, contents = form
             seq, prev_hash = self._seq + 1, self._hash
@@ -227,7 +229,6 @@ class SessionLog(LogReader):
                 observer(self._recorded(row, prev_hash, event))
         if consumed:
             self._consumed.extend(consumed)
-        self._on_pending(self)
         return self._seq
 
     def _recorded(self, row: Row, prev_hash: bytes, data: Any) -> RecordedEvent:

@@ -294,7 +294,7 @@ async def get_answer(run: Run, turn: TurnState) -> None:
     request = pending.request
     await answer(run, turn, pending)
     chain = run.hooks.chain("spine_post_step")
-    if chain and turn.answer is not None and run.pending is None and turn.phase is not Phase.STEP_FAILED:
+    if chain and turn.answer is not None and run.pending is None and turn.phase != "step_failed":
         await _post_step(run, turn, request, chain)
 
 
@@ -414,7 +414,7 @@ def _fail_overdue(run: Run, turn: TurnState) -> None:
 
 def _close_stream(run: Run, turn: TurnState, cause: str) -> None:
     flow: Flow | None = run.flow
-    if turn.phase is Phase.ANSWER:
+    if turn.phase == "answer":
         partial: Message | None = None
         if flow is not None and run.pending is not None:
             flow.flush()
@@ -456,9 +456,9 @@ async def _close_broken(run: Run, error: Exception) -> None:
 
 
 _MOVES: Mapping[Phase, Callable[[Run, TurnState], Awaitable[None]]] = {
-    Phase.STEP: begin_step,
-    Phase.ANSWER: get_answer,
-    Phase.CALLS: run_calls,
-    Phase.END: end_turn,
-    Phase.STEP_FAILED: after_failure,
+    "step": begin_step,
+    "answer": get_answer,
+    "calls": run_calls,
+    "end": end_turn,
+    "step_failed": after_failure,
 }

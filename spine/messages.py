@@ -225,7 +225,7 @@ class Message:
     @property
     def tool_calls(self) -> tuple[ToolCallBlock, ...]:
         """The calls it asks for, in order."""
-        return tuple(block for block in self.content if type(block) is ToolCallBlock)
+        return tuple([block for block in self.content if type(block) is ToolCallBlock])
 
 
 @attrs.frozen(kw_only=True)

@@ -379,7 +379,8 @@ class Runtime:
 
     def _note_pending(self, log: SessionLog) -> None:
         self._pending.add(log)
-        self._wake.set()
+        if not self._wake.is_set():
+            self._wake.set()
 
     async def _flush_pending(self) -> None:
         """Commit at the next tick what is appended and nobody is waiting for."""

@@ -5,7 +5,6 @@ same path. The table of endings stands here: calls decide first, then the stop r
 """
 
 from collections.abc import Callable
-from enum import Enum
 from typing import Any, Literal
 
 import attrs
@@ -36,20 +35,13 @@ from spine.events import (
 from spine.llm.errors import Failure
 from spine.llm.response import StopReason
 from spine.llm.usage import Cost, Usage, add_usage
-from spine.messages import Message, ToolCallBlock
+from spine.messages import ToolCallBlock
 from spine.tools import ToolOutcome
 from spine.values import CallId, StepId, TurnId, turn_of
 
-
-class Phase(Enum):
-    """What an open turn waits for."""
-
-    STEP = "a step may begin"
-    ANSWER = "a request has no answer yet"
-    CALLS = "calls of the last message have no result yet"
-    END = "the last message ends the turn"
-    STEP_FAILED = "the step failed and nobody decided what follows"
-
+Phase = Literal["step", "answer", "calls", "end", "step_failed"]
+"""What an open turn waits for: a step may begin; a request has no answer yet; calls of the last message have no
+result yet; the last message ends the turn; the step failed and nobody decided what follows."""
 
 Ending = Literal["run", "drop_then_step", "drop_then_end", "step", "end", "fail"]
 
@@ -79,13 +71,13 @@ INCOMPLETE: frozenset[StopReason] = frozenset(("max_tokens", "refusal", "content
 """Stop reasons after which a turn's answer was cut."""
 
 
-def ending(message: Message, stop_reason: StopReason) -> Ending:
-    """What follows an answer.
+def ending(has_calls: bool, stop_reason: StopReason) -> Ending:
+    """What follows an answer with or without calls.
 
     Its calls run; or they are dropped as not started, and then a step or the end follows; or, without calls, the next
     step, the end of the turn, or a failed step.
     """
-    return (_WITH_CALLS if message.tool_calls else _WITHOUT_CALLS)[stop_reason]
+    return (_WITH_CALLS if has_calls else _WITHOUT_CALLS)[stop_reason]
 
 
 @attrs.define
@@ -94,10 +86,15 @@ class CallState:
 
     block: ToolCallBlock
     started: ToolStarted | None = None
-    outcome: ToolOutcome | None = None
+    completed: ToolCompleted | None = None
     revised: bool = False
     approval: str | None = None
     """The open or decided approval that is about this call."""
+
+    @property
+    def outcome(self) -> ToolOutcome | None:
+        """What came back; None while the call has no result."""
+        return None if self.completed is None else self.completed.outcome
 
 
 @attrs.define
@@ -122,7 +119,7 @@ class TurnState:
     at: int
     """Recorded time of `turn.started`, microseconds since 1970 UTC."""
     started: TurnStarted
-    phase: Phase = Phase.STEP
+    phase: Phase = "step"
     steps: int = 0
     attempt: int = 0
     """Attempts of the current step so far."""
@@ -155,7 +152,7 @@ class TurnState:
     @property
     def ending(self) -> Ending | None:
         """What the last message asks for, None before there is one."""
-        return None if self.answer is None else ending(self.answer[1].message, self.answer[1].stop_reason)
+        return None if self.answer is None else ending(bool(self.calls), self.answer[1].stop_reason)
 
     @property
     def cost(self) -> Cost | None:
@@ -275,7 +272,7 @@ def _turn_started(state: SessionStatus, event: Envelope, data: TurnStarted) -> N
 
 def _requested(state: SessionStatus, event: Envelope, data: ModelRequested) -> None:
     turn = _open(state)
-    turn.phase = Phase.ANSWER
+    turn.phase = "answer"
     turn.steps += 1
     turn.requested = event.seq
     turn.attempt = 1
@@ -305,11 +302,11 @@ def _committed(state: SessionStatus, event: Envelope, data: MessageCommitted) ->
     else:
         turn.cost_micros += data.cost.micros
         turn.currency, turn.prices = data.cost.currency, data.cost.prices
-    turn.phase = Phase.CALLS if calls else _after(turn)
+    turn.phase = "calls" if calls else _after(turn)
 
 
 def _after(turn: TurnState) -> Phase:
-    return Phase.STEP if turn.ending in ("run", "drop_then_step", "step") else Phase.END
+    return "step" if turn.ending in ("run", "drop_then_step", "step") else "end"
 
 
 def _tool_started(state: SessionStatus, event: Envelope, data: ToolStarted) -> None:
@@ -323,10 +320,10 @@ def _tool_completed(state: SessionStatus, event: Envelope, data: ToolCompleted) 
     call = turn.calls.get(data.call)
     if call is None:
         return
-    call.outcome = data.outcome
+    call.completed = data
     if call.approval is not None:
         state.approvals[call.approval].used = True
-    if all(other.outcome is not None for other in turn.calls.values()):
+    if all([other.completed is not None for other in turn.calls.values()]):
         turn.phase = _after(turn)
 
 
@@ -338,7 +335,7 @@ def _tool_revised(state: SessionStatus, event: Envelope, data: ToolRevised) -> N
 
 def _step_failed(state: SessionStatus, event: Envelope, data: StepFailed) -> None:
     turn = _open(state)
-    turn.phase = Phase.STEP_FAILED
+    turn.phase = "step_failed"
     turn.failure = data.failure
     step = (event.place or "").partition("s")[2]
     if step:  # a step may fail before it makes its request
