@@ -1,6 +1,6 @@
 """What an agent is (floor 6): a frozen value that holds nothing that runs and is safe to import."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -34,6 +34,10 @@ class Limits:
                 )
 
 
+def _tools(values: Iterable[Tool | FunctionTool[..., Any] | str]) -> tuple[Tool | FunctionTool[..., Any] | str, ...]:
+    return tuple(values)
+
+
 def _model(value: str | Route) -> str:
     return str(value) if isinstance(value, Route) else value
 
@@ -52,7 +56,7 @@ class Agent:
     name: str = attrs.field(default="agent", kw_only=True)
     instructions: str | None = attrs.field(default=None, kw_only=True)
     """Becomes the prompt section `instructions`, order 10."""
-    tools: tuple[Tool | FunctionTool[..., Any] | str, ...] = attrs.field(default=(), converter=tuple, kw_only=True)
+    tools: tuple[Tool | FunctionTool[..., Any] | str, ...] = attrs.field(default=(), converter=_tools, kw_only=True)
     limits: Limits = attrs.field(default=Limits(), kw_only=True)
     output: Any = attrs.field(default=None, kw_only=True)
     """A type that the final text must parse to; None for free text."""

@@ -183,6 +183,8 @@ def _signature(parameters: list[_Parameter], summary: str, context: str | None, 
     except Exception as exc:
         raise ToolSchemaInvalid(_undescribable(parameters, exc, tool, where)) from exc
     schema["properties"] = {parameter.name: schema["properties"][parameter.name] for parameter in parameters}
+    if "required" in schema:  # people read a call in the order of its declaration; a TypedDict does not keep it
+        schema["required"] = [parameter.name for parameter in parameters if parameter.is_required]
     for parameter in parameters:
         _annotate(schema["properties"][parameter.name], parameter)
     return Signature(

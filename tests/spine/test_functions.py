@@ -80,7 +80,7 @@ def test_a_tool_says_what_the_function_says():
         '{"additionalProperties":false,"properties":{'
         '"amount_cents":{"description":"cents, never euros","type":"integer"},'
         '"order_id":{"description":"the number printed on the invoice","type":"string"}},'
-        '"required":["amount_cents","order_id"],"type":"object"}'
+        '"required":["order_id","amount_cents"],"type":"object"}'
     )
     assert (made.effect, made.parallel, made.approval, made.timeout_s) == ("idempotent", False, "ask", 20)
 
