@@ -1,26 +1,41 @@
-"""How batches reach the store (floor 7): on this thread, or joined with others on a worker thread."""
+"""How batches reach the store (floor 7): on this thread, or joined with others on one worker thread.
+
+While a transaction is under way the batches of other sessions queue up; together they are the next one. A batch under
+way is never given up: a task that is cancelled waits for the answer first.
+"""
 
 from collections import deque
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import anyio
-import anyio.to_thread
+import attrs
+from anyio.lowlevel import EventLoopToken, current_token
 
-from spine.errors import AppendOutcomeUnknown, StoreError
+from spine.errors import AppendOutcomeUnknown
 from spine.store import Append, Store
 
 COMMIT_TIMEOUT_S = 2.0
 
 
+@attrs.define(eq=False)
+class _Entry:
+    """A batch on its way, and the store's verdict once it has one."""
+
+    batch: Append
+    done: anyio.Event = attrs.Factory(anyio.Event)
+    verdict: Exception | None = None
+
+
 class Writer:
-    """One per store: joins the commits of concurrent sessions into one transaction while another one is under way."""
+    """One per store: joins the commits of concurrent sessions. Its methods belong to one event loop."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._queue: deque[tuple[Append, list[Exception | None], anyio.Event]] = deque()
-        self._busy = False
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._queue: deque[_Entry] = deque()
+        self._is_busy = False
+        self._thread: ThreadPoolExecutor | None = None
+        self._loop: EventLoopToken | None = None
 
     def write_now(self, batch: Append) -> None:
         """Store a batch on this thread, for stores that do not wait."""
@@ -28,38 +43,70 @@ class Writer:
         if verdict is not None:
             raise verdict
 
-    async def write(self, batch: Append) -> None:
-        """Store a batch from a worker thread; shielded, and `AppendOutcomeUnknown` after two seconds."""
-        verdict: list[Exception | None] = []
-        done = anyio.Event()
-        self._queue.append((batch, verdict, done))
-        with anyio.move_on_after(COMMIT_TIMEOUT_S, shield=True) as scope:
-            if self._busy:
-                await done.wait()
-            while not done.is_set():
-                await self._lead()
-        if scope.cancelled_caught and not done.is_set():
-            raise AppendOutcomeUnknown(
-                f"session {batch.session}: no answer to a commit within {COMMIT_TIMEOUT_S:g} s; reopen the session"
-            )
-        if verdict[0] is not None:
-            raise verdict[0]
+    async def write(self, batch: Append) -> BaseException | None:
+        """Store a batch on the worker thread; `AppendOutcomeUnknown` when there is no answer within two seconds.
 
-    async def _lead(self) -> None:
-        self._busy = True
-        batches = list(self._queue)
+        Returns the cancellation that came meanwhile, if any: the caller settles its books first and then raises it.
+        """
+        entry = _Entry(batch)
+        cancelled: BaseException | None = None
+        self._queue.append(entry)
+        if not self._is_busy:
+            self._start()
+        with anyio.move_on_after(COMMIT_TIMEOUT_S, shield=True) as scope:
+            while not entry.done.is_set():
+                try:
+                    await entry.done.wait()
+                except anyio.get_cancelled_exc_class() as exc:
+                    if scope.cancel_called:
+                        raise
+                    cancelled = exc  # asyncio's own `task.cancel()` knows no shield
+        if not entry.done.is_set():
+            self._give_up(entry)
+        if entry.verdict is not None:
+            raise entry.verdict
+        return cancelled
+
+    def close(self) -> None:
+        """Let the worker thread end once it is idle."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+
+    def _start(self) -> None:
+        entries = list(self._queue)
         self._queue.clear()
-        if self._limiter is None:
-            self._limiter = anyio.CapacityLimiter(1)
+        self._is_busy = True
+        if self._thread is None:
+            self._thread, self._loop = ThreadPoolExecutor(1, "spine-writer"), current_token()
+        self._thread.submit(self._store, entries)
+
+    def _store(self, entries: Sequence[_Entry]) -> None:
+        """One transaction; runs on the worker thread."""
         try:
-            store = partial(self.store.append, [entry[0] for entry in batches])
-            verdicts: Sequence[Exception | None] = await anyio.to_thread.run_sync(
-                store, limiter=self._limiter, abandon_on_cancel=True
-            )
-        except StoreError as error:
-            verdicts = [error] * len(batches)
-        finally:
-            self._busy = False
-        for (_, verdict, done), result in zip(batches, verdicts, strict=True):
-            verdict.append(result)
-            done.set()
+            verdicts: Sequence[Exception | None] = self.store.append([entry.batch for entry in entries])
+        except Exception as error:
+            verdicts = [error] * len(entries)
+        assert self._loop is not None
+        _call_soon(self._loop, self._finish, entries, verdicts)
+
+    def _finish(self, entries: Sequence[_Entry], verdicts: Sequence[Exception | None]) -> None:
+        self._is_busy = False
+        for entry, verdict in zip(entries, verdicts, strict=True):
+            entry.verdict = verdict
+            entry.done.set()
+        if self._queue:
+            self._start()
+
+    def _give_up(self, entry: _Entry) -> None:
+        if entry in self._queue:  # never tried: it must not be stored behind its session's back
+            self._queue.remove(entry)
+        raise AppendOutcomeUnknown(
+            f"session {entry.batch.session}: no answer to a commit within {COMMIT_TIMEOUT_S:g} s; reopen the session"
+        )
+
+
+def _call_soon(loop: EventLoopToken, function: Callable[..., None], *arguments: object) -> None:
+    # Not `anyio.from_thread.run_sync`: that waits for the loop, for ever when the loop ends just then.
+    native = loop.native_token
+    call: Callable[..., object] = getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon  # type: ignore[attr-defined]
+    call(function, *arguments)

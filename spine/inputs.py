@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from spine.codec import Codec
 from spine.errors import UsageError
 from spine.messages import Message, user_message
-from spine.values import freeze
+from spine.values import freeze_flagged, thaw
 
 Input = str | Message | Sequence[Message]
 
@@ -25,6 +25,5 @@ def input_messages(input: Input) -> tuple[Message, ...]:
 
 def clean_message(codec: Codec, message: Message) -> tuple[Message, bool]:
     """The message with lone surrogates replaced, and whether there were any; nothing else is changed."""
-    data = codec.to_json(message)
-    clean = freeze(data)
-    return (message, False) if clean == data else (codec.from_json(clean, Message), True)
+    clean, is_changed = freeze_flagged(codec.to_json(message))
+    return (codec.from_json(thaw(clean), Message), True) if is_changed else (message, False)

@@ -15,7 +15,7 @@ import attrs
 from spine.clock import Clock
 from spine.codec import Codec, chain_hash, genesis
 from spine.commits import Writer
-from spine.errors import EventUnknown, LogBroken, SessionUnknown, SpineError, ValueTooLarge
+from spine.errors import EventUnknown, LogBroken, SessionUnknown, ValueTooLarge
 from spine.events import ContentAdded, Envelope, RecordedEvent, UnknownEvent
 from spine.llm.request import ModelRequest
 from spine.projectors.model_history import History, HistoryState, ModelHistory
@@ -266,20 +266,23 @@ class SessionLog(LogReader):
         if not self._rows:
             return
         batch = self._take()
+        cancelled: BaseException | None = None
         try:
             if self.store.waits:
                 self._flushing = anyio.Event()
                 try:
-                    await self._writer.write(batch)
+                    cancelled = await self._writer.write(batch)
                 finally:
                     self._flushing.set()
                     self._flushing = None
             else:
                 self._writer.write_now(batch)
-        except SpineError as error:
+        except Exception as error:
             self._closed = error
             raise
         self._settle(batch.rows[-1])
+        if cancelled is not None:
+            raise cancelled
 
     def _take(self) -> Append:
         batch = Append(

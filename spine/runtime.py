@@ -162,6 +162,7 @@ class Runtime:
                 self._plugins.close(name)
         finally:
             await self._routes.aclose()
+            self._writer.close()
             if not self._options.get("keeps_store"):
                 self.store.close()
 
