@@ -39,4 +39,4 @@ def classify(status: int, headers: Mapping[str, str], body: bytes, *, now: float
 
 def stream_error(payload: Any) -> ProviderError:
     """Read an error object that stands in a 200 answer."""
-    return failure_of(read_error(payload), RULES, status=None, headers={}, now=0.0, raw=to_json(payload).decode())
+    return failure_of(read_error(payload), RULES, status=None, headers={}, now=None, raw=to_json(payload).decode())

@@ -7,7 +7,8 @@ from spine.llm.errors import ProviderError
 from spine.llm.protocols import Body
 from spine.llm.request import ModelRequest
 from spine.wire import WireLimits
-from spine_openai_chat.decode import NAME, ChatDecoder
+from spine_openai_chat.answer import NAME
+from spine_openai_chat.decode import ChatDecoder
 from spine_openai_chat.encode import ChatEncoder
 from spine_openai_chat.errors import classify
 

@@ -11,7 +11,7 @@ import attrs
 
 from spine.errors import ConfigInvalid, KeyMissing
 from spine.late import load
-from spine.llm.chunks import Chunk
+from spine.llm.chunks import Chunk, ProviderEvent
 from spine.llm.errors import ProviderError
 from spine.llm.protocols import Body, Decoder, ProviderSettings, WireProtocol
 from spine.llm.request import ModelRequest
@@ -32,6 +32,8 @@ _HEADERS = {
 }
 
 
+SHORTEST_KEY = 4
+"""A key shorter than this is no secret that could be looked for."""
 _OF_A_CUT = frozenset(("stream_truncated", "protocol_error"))
 """What a decoder makes of half a body."""
 
@@ -101,15 +103,18 @@ class HttpAdapter:
         traits = self.settings.traits(request.route.model)
         body = self.protocol.encode(request, traits)
         started = self._clock()
+        request_id: str | None = None
         try:
             async with self._post(body) as answer:
+                request_id = _request_id(answer)
                 if not 200 <= answer.status < 300:
                     raise await self._refused(answer)
                 decoder = self.protocol.decoder(traits, answer.headers)
                 while (piece := await answer.next()) is not None:
                     chunks = decoder.feed(piece)
                     if chunks:
-                        answer.progressed()
+                        if type(chunks[-1]) is not ProviderEvent:  # a ping in JSON is no progress
+                            answer.progressed()
                         for chunk in _named(chunks, body):
                             yield chunk
                     if decoder.error is not None:
@@ -119,9 +124,9 @@ class HttpAdapter:
                 for chunk in _named(_last_chunks(decoder, answer.cut), body):
                     yield chunk
                 response = _finish(decoder, answer.cut)
-            yield self._completed(response, body, _request_id(answer), self._clock() - started)
+            yield self._completed(response, body, request_id, self._clock() - started)
         except ProviderError as error:
-            raise self._told(error) from error.__cause__
+            raise self._told(error, request_id) from error.__cause__
 
     def _post(self, body: Body) -> Any:
         return self._http.post(
@@ -133,10 +138,7 @@ class HttpAdapter:
 
     async def _refused(self, answer: Answer) -> ProviderError:
         content = await answer.error_body()
-        error = self.protocol.classify(answer.status, answer.headers, content, now=self._wall_clock())
-        if error.failure.request_id is None:
-            error.failure = attrs.evolve(error.failure, request_id=_request_id(answer))
-        return error
+        return self.protocol.classify(answer.status, answer.headers, content, now=self._wall_clock())
 
     def _completed(
         self, response: ModelResponse, body: Body, request_id: str | None, latency_s: float
@@ -149,15 +151,17 @@ class HttpAdapter:
             metadata["losses"] = body.losses
         return attrs.evolve(response, message=message, metadata=metadata)
 
-    def _told(self, error: ProviderError) -> ProviderError:
-        """`error` without our key, should the provider have echoed it."""
-        secret = self.settings.secret
-        key = secret.reveal() if secret is not None else ""
+    def _told(self, error: ProviderError, request_id: str | None) -> ProviderError:
+        """`error` with the request's id, and without our key, should the provider have echoed it."""
         failure = error.failure
-        if len(key) < 4 or not (key in failure.message or key in (failure.raw or "")):
-            return error
-        raw = failure.raw and failure.raw.replace(key, "[secret]")
-        return ProviderError(attrs.evolve(failure, message=failure.message.replace(key, "[secret]"), raw=raw))
+        if failure.request_id is None and request_id is not None:
+            failure = attrs.evolve(failure, request_id=request_id)
+        secret = self.settings.secret
+        key = secret.reveal().strip() if secret is not None else ""
+        if len(key) >= SHORTEST_KEY and (key in failure.message or key in (failure.raw or "")):
+            raw = failure.raw and failure.raw.replace(key, "[secret]")
+            failure = attrs.evolve(failure, message=failure.message.replace(key, "[secret]"), raw=raw)
+        return error if failure is error.failure else ProviderError(failure)
 
     async def aclose(self) -> None:
         """Close the connections; again is nothing."""

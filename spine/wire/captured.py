@@ -4,6 +4,8 @@ Shape of the result: `content stop_reason raw_stop_reason usage model response_i
 and `partial` holds what had arrived when the answer is an error.
 """
 
+import datetime
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,6 +30,7 @@ from spine.messages import (
     ToolResultBlock,
 )
 from spine.values import thaw
+from spine.wire.bodies import to_json
 
 __all__ = ["decode_captured"]
 
@@ -35,16 +38,15 @@ __all__ = ["decode_captured"]
 def decode_captured(protocol: WireProtocol, record: Mapping[str, Any], traits: Traits | None = None) -> dict[str, Any]:
     """Read a record with `status headers body` and optionally `vendor now`, and give plain JSON.
 
-    `body` is text, bytes, or missing; `now` are seconds since 1970 UTC, for delays given as dates. Never raises for
-    what a provider sent: that is the result's `error`.
+    `body` is text, bytes, a JSON value, or missing; `now`, for delays given as dates, are seconds since 1970 UTC or
+    text as in RFC 3339. Never raises for what a provider sent: that is the result's `error`.
     """
     status = int(record.get("status") or 200)
     headers = {str(key).lower(): str(value) for key, value in (record.get("headers") or {}).items()}
-    body = record.get("body") or b""
-    data = body if isinstance(body, bytes) else str(body).encode("utf-8", "surrogatepass")
+    data = _bytes(record.get("body"))
     seen = Assembler()
     if not 200 <= status < 300:
-        return _failed(protocol.classify(status, headers, data, now=float(record.get("now") or 0.0)), seen)
+        return _failed(protocol.classify(status, headers, data, now=_seconds(record.get("now"))), seen)
     traits = traits or Traits(provider=str(record.get("vendor") or ""), protocol=protocol.name)
     decoder = protocol.decoder(traits, headers)
     try:
@@ -54,6 +56,19 @@ def decode_captured(protocol: WireProtocol, record: Mapping[str, Any], traits: T
         return _answered(decoder.finish())
     except ProviderError as error:
         return _failed(error, seen)
+
+
+def _bytes(body: Any) -> bytes:
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogatepass")
+    return body if isinstance(body, bytes) else b"" if body is None else to_json(body)
+
+
+def _seconds(moment: Any) -> float:
+    """NaN when nobody noted the time: then dates say nothing."""
+    if isinstance(moment, str):
+        return datetime.datetime.fromisoformat(moment).timestamp()
+    return math.nan if moment is None else float(moment)
 
 
 def _answered(response: ModelResponse) -> dict[str, Any]:

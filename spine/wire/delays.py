@@ -8,6 +8,7 @@ No cap here: what to do with a day is the retry policy's decision.
 
 import datetime
 import email.utils
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -40,13 +41,15 @@ _RESETS = (
 
 
 def retry_delay(
-    headers: Mapping[str, str], *, now: float, message: str = "", body: Any = None, limited: bool = True
+    headers: Mapping[str, str], *, now: float | None, message: str = "", body: Any = None, limited: bool = True
 ) -> float | None:
     """The delay in seconds, never negative; None when the server named none.
 
     `headers` have lower-case names, `body` is the parsed error body. Budget resets count only when `limited`: a
-    server that broke tells its budgets too. A date in the past gives 0.
+    server that broke tells its budgets too. A date in the past gives 0; without `now` (None or NaN) dates say nothing.
     """
+    if now is not None and math.isnan(now):
+        now = None
     asked = _asked(headers, now)
     if asked is not None:
         return asked
@@ -69,7 +72,7 @@ def delay_in_text(message: str) -> float | None:
     return sum(float(number) * _PROSE_UNITS[unit.lower()] for number, unit in parts)
 
 
-def _asked(headers: Mapping[str, str], now: float) -> float | None:
+def _asked(headers: Mapping[str, str], now: float | None) -> float | None:
     milliseconds = _seconds(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -83,8 +86,8 @@ def _seconds(text: str) -> float | None:
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
-def _until_http_date(text: str, now: float) -> float | None:
-    if not text or len(text) > 64:
+def _until_http_date(text: str, now: float | None) -> float | None:
+    if now is None or not text or len(text) > 64:
         return None
     try:
         moment = email.utils.parsedate_to_datetime(text)
@@ -95,7 +98,7 @@ def _until_http_date(text: str, now: float) -> float | None:
     return max(0.0, moment.timestamp() - now)
 
 
-def _exhausted(headers: Mapping[str, str], now: float) -> Iterable[float]:
+def _exhausted(headers: Mapping[str, str], now: float | None) -> Iterable[float]:
     """The resets of budgets of which nothing remains."""
     for remaining, reset in _RESETS:
         if headers.get(remaining, "").strip() in ("0", "0.0"):
@@ -104,19 +107,21 @@ def _exhausted(headers: Mapping[str, str], now: float) -> Iterable[float]:
                 yield delay
 
 
-def _until_reset(text: str, now: float) -> float | None:
+def _until_reset(text: str, now: float | None) -> float | None:
     """Seconds, a Go duration, a moment as RFC 3339, or one in seconds or milliseconds since 1970."""
     number = _seconds(text)
     if number is not None:
-        if number > 1e11:
-            return max(0.0, number / 1000 - now)
-        return max(0.0, number - now) if number > 1e9 else number
+        if number < 1e9:
+            return number
+        return None if now is None else max(0.0, (number / 1000 if number > 1e11 else number) - now)
     if len(text) <= 64 and _GO_DURATION.fullmatch(text):
         return sum(float(amount) * _UNITS[unit] for amount, unit in _GO_PART.findall(text))
     return _until_instant(text, now)
 
 
-def _until_instant(text: str, now: float) -> float | None:
+def _until_instant(text: str, now: float | None) -> float | None:
+    if now is None:
+        return None
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:

@@ -104,7 +104,7 @@ def _read_parsed(body: Any) -> ErrorReading:
 
 def _message(error: Mapping[str, Any]) -> str:
     """The error's own words; where a server puts an object, its `msg` and `detail` members or its JSON."""
-    for key in ("message", "error", "detail", "html-message", "msg", "error_message"):
+    for key in ("message", "error", "detail", "errors", "html-message", "msg", "error_message"):
         value = error.get(key)
         if isinstance(value, str) and value:
             return value
@@ -117,9 +117,10 @@ def _text_of(value: Any) -> str:
     if isinstance(value, dict) and isinstance(value.get("detail"), list):
         value = value["detail"]
     if isinstance(value, list):
-        found = [item["msg"] for item in value if isinstance(item, dict) and isinstance(item.get("msg"), str)]
+        texts = (item.get("msg") or item.get("message") for item in value if isinstance(item, dict))
+        found = "; ".join(text for text in texts if isinstance(text, str))
         if found:
-            return "; ".join(found)
+            return found
     return to_json(value).decode()[:MESSAGE_CHARS]
 
 
@@ -163,7 +164,7 @@ def _codes(error: Mapping[str, Any], outer: Any) -> Iterator[str]:
         yield from _values(metadata, "error_type", "code")
         if isinstance(metadata.get("reasons"), list) and "flagged_input" in metadata:
             yield "moderation"
-    yield from _values(error, "code", "error_code", "type", "error_type", "status")
+    yield from _values(error, "code", "error_code", "type", "error_type", "__type", "status")
     if outer is not error and isinstance(outer, dict):
         yield from _values(outer, "code", "error_type", "status")
 
@@ -210,9 +211,15 @@ class Rules:
 
 
 def failure_of(
-    reading: ErrorReading, rules: Rules, *, status: int | None, headers: Mapping[str, str], now: float, raw: str = ""
+    reading: ErrorReading,
+    rules: Rules,
+    *,
+    status: int | None,
+    headers: Mapping[str, str],
+    now: float | None,
+    raw: str = "",
 ) -> ProviderError:
-    """The error that an answer means. `status` None says that it came inside a 200 answer."""
+    """The error that an answer means. `status` None says that it came inside a 200 answer, where nobody has a clock."""
     category = _category(reading, rules, status)
     limited = category in ("rate_limit", "overloaded")
     delay = retry_delay(headers, now=now, message=reading.message, body=reading.parsed, limited=limited)

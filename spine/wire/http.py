@@ -77,6 +77,7 @@ class Answer:
         self._left = self._limits.response_bytes
         self._inflate: zlib._Decompress | None = None
         self._source = self._open(response)
+        self._pull = self._source.__anext__
 
     def _open(self, response: httpx.Response) -> AsyncIterator[bytes]:
         if response.is_stream_consumed:  # a mock transport's response with its content at hand, decoded already
@@ -103,19 +104,24 @@ class Answer:
         `cut` may be timeout, connection, stream_truncated, or protocol_error over a limit.
         """
         try:
-            while (piece := await self._raw_piece()) is not None:
+            while True:
+                wait = min(self._total_at, self._progress_at) - self._clock()
+                if self._is_watched and (self._idle_s < wait or wait == _FOREVER):
+                    piece = await self._pull()  # httpx's own read timeout watches the idle time
+                else:
+                    piece = await self._bounded(wait)
                 self._now = self._clock()
                 if self._inflate is not None:
                     piece = self._inflated(piece)
                 self._left -= len(piece)
                 if self._left < 0:
-                    raise provider_error(
-                        "protocol_error", f"the response is longer than {self._limits.response_bytes} bytes"
-                    )
+                    raise self._too_long()
                 if piece:
                     return piece
+        except StopAsyncIteration:
             self._is_over = True
-            self._check_inflated()
+            if self._inflate is not None and not self._inflate.eof:
+                self.cut = provider_error("stream_truncated", "the compressed response ends too early")
         except (httpx.HTTPError, httpx.StreamError) as exc:
             self.cut = _translate(exc, in_body=True)
             self.cut.__cause__ = exc
@@ -133,13 +139,13 @@ class Answer:
                 if await anext(self._source, None) is None:
                     break
 
-    async def _raw_piece(self) -> bytes | None:
-        wait = min(self._total_at, self._progress_at) - self._clock()
-        if self._is_watched and (self._idle_s < wait or wait == _FOREVER):
-            return await anext(self._source, None)  # httpx's own read timeout watches the idle time
+    async def _bounded(self, wait: float) -> bytes:
         with anyio.move_on_after(max(min(wait, self._idle_s), 0.0)):
-            return await anext(self._source, None)
+            return await self._pull()
         raise self._too_late(was_idle=self._idle_s < wait)
+
+    def _too_long(self) -> ProviderError:
+        return provider_error("protocol_error", f"the response is longer than {self._limits.response_bytes} bytes")
 
     def _too_late(self, *, was_idle: bool) -> ProviderError:
         if was_idle:
@@ -156,10 +162,6 @@ class Answer:
             raise provider_error(
                 "protocol_error", "the response does not decode as its content-encoding says", retryable=True
             ) from exc
-
-    def _check_inflated(self) -> None:
-        if self._inflate is not None and not self._inflate.eof:
-            raise provider_error("stream_truncated", "the compressed response ends too early")
 
     async def error_body(self) -> bytes:
         """The first bytes of an error answer; what ends it early is not worth another error."""

@@ -31,18 +31,18 @@ CODES = code_table(
     {
         "billing": "insufficient_quota credit_balance_exhausted billing_hard_limit_reached billing_not_active "
         "billing_error payment_required credit_limit insufficient_credits insufficient_balance insufficient_funds "
-        "exceeded_current_quota_error",
+        "exceeded_current_quota_error arrearage",
         "context_overflow": "context_length_exceeded exceed_context_size_error context_window_exceeded "
         "model_context_window_exceeded too_many_prompt_tokens contextwindowexceedederror",
         "content_filter": "content_filter content_policy_violation invalid_prompt cyber_policy moderation "
-        "responsibleaipolicyviolation contentpolicyviolationerror data_inspection_failed",
+        "responsibleaipolicyviolation contentpolicyviolationerror data_inspection_failed datainspectionfailed",
         "auth": "invalid_api_key authentication_error invalid_authentication_error incorrect_api_key_error "
-        "api_key_invalid ip_not_authorized invalid_authentication unauthenticated authenticationerror",
+        "api_key_invalid ip_not_authorized invalid_authentication unauthenticated authenticationerror invalidapikey",
         "permission": "unsupported_country_region_territory organization_on_hold",
         "not_found": "model_not_found deploymentnotfound not_found_error modelnotfound",
         "request_too_large": "request_too_large",
         "overloaded": "server_is_overloaded overloaded_error engine_overloaded_error model_overloaded "
-        "capacity_exceeded slow_down",
+        "capacity_exceeded over_capacity slow_down",
         "conflict": "conversation_locked conflict_error",
         "rate_limit": "ramp_limit_exceeded retry_info",
         "invalid_request": "string_above_max_length unsupported_parameter unsupported_value "
@@ -62,7 +62,7 @@ PATTERNS = phrase_table(
             r"insufficient_(?:quota|balance|credit|fund)",
         ),
     ),
-    ("rate_limit", (r"^quota_id:.*perminute", r"^limit_source:.*in_flight")),
+    ("rate_limit", (r"^quota_id:.*perminute", r"^limit_source:.*in_flight", r"^throttling")),
     ("billing", (r"^limit_source:",)),
 )
 """The same for codes that come in families."""
@@ -70,7 +70,7 @@ PATTERNS = phrase_table(
 HINTS = code_table(
     {
         "rate_limit": "rate_limit_exceeded rate_limit_error rate_limited rate_limit rate_limit_reached_error "
-        "ratelimitreached ratelimiterror too_many_requests throttling throttlingexception "
+        "ratelimitreached ratelimiterror too_many_requests "
         "resource_exhausted tokens requests",
         "server_error": "server_error internal_error internal_server_error internalservererror api_error model_error "
         "internalerror upstream_error",
@@ -90,6 +90,10 @@ PHRASES = phrase_table(
         "billing",
         (
             r"insufficient (?:account )?(?:balance|credits?|funds|quota)",
+            r"balance is (?:insufficient|not enough)",
+            r"余额不足|欠费",
+            r"key limit exceeded",
+            r"(?:enable|activate) billing",
             r"credit balance is too low",
             r"exceeded your current quota",
             r"spend(?:ing)? limit",
@@ -113,7 +117,9 @@ PHRASES = phrase_table(
             r"exceeds? (?:the )?(?:maximum |available |model'?s? )*context (?:window|length|size|limit)",
             r"(?:context window|context length|context limit) (?:is |was )?exceed",
             r"exceed(?:s|ed)? context limit",
-            r"longer than the model's context length",
+            r"longer than the (?:model's context length|maximum model length)",
+            r"inputs`? must have less than \d+ tokens",
+            r"contextwindowexceedederror",
             r"greater than the context length",
             r"prompt is too long",
             r"input is too long for",
@@ -167,7 +173,10 @@ TROUBLE_PHRASES = phrase_table(
         "overloaded",
         (
             r"overloaded",
-            r"experiencing high demand",
+            r"experiencing high (?:demand|traffic|load)",
+            r"over capacity",
+            r"capacity temporarily exceeded",
+            r"worker local total request limit",
             r"too busy",
             r"at capacity",
             r"capacity exceeded",

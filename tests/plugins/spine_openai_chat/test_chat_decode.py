@@ -10,11 +10,20 @@ from hypothesis import strategies as st
 
 from spine.llm.assemble import assemble
 from spine.llm.catalogue import Traits
-from spine.llm.chunks import BlockEnded, ResponseStarted, TextDelta, ToolCallDelta, ToolCallStarted, UsageReported
+from spine.llm.chunks import (
+    BlockEnded,
+    ProviderEvent,
+    ResponseStarted,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    UsageReported,
+)
 from spine.llm.errors import ProviderError
 from spine.llm.response import ModelResponse
 from spine.wire import WireLimits, decode_captured
-from spine_openai_chat.decode import RULES, ChatDecoder, State
+from spine_openai_chat.answer import RULES, State
+from spine_openai_chat.decode import ChatDecoder
 from spine_openai_chat.protocol import OpenAIChat
 
 WIRE = pathlib.Path(__file__).parent / "wire"
@@ -466,6 +475,23 @@ def test_encrypted_reasoning_without_text_keeps_its_place() -> None:
     assert response.message.content[0].text == ""
     assert response.message.content[0].provider_state.data == {"reasoning_details": tuple(details)}
     assert [c.index for c in chunks if type(c) is BlockEnded] == [0]
+
+
+def test_unknown_objects_are_told_to_whoever_debugs_and_nothing_else() -> None:
+    chunks, response = run(sse({"type": "vendor.ping", "n": 1}, TEXT, {"object": "tick"}, STOP))
+    assert [c for c in chunks if type(c) is ProviderEvent] == [
+        ProviderEvent("vendor.ping", {"type": "vendor.ping", "n": 1}),
+        ProviderEvent("tick", {"object": "tick"}),
+    ]
+    assert response.message.text == "Hi"
+
+
+def test_a_stream_without_names_says_once_that_it_began() -> None:
+    bare = {"choices": [{"delta": {"content": "a"}}]}
+    chunks, response = run(sse(bare, bare, {"choices": [{"finish_reason": "stop"}]}))
+    assert chunks[0] == ResponseStarted()
+    assert [type(c) for c in chunks[1:]] == [TextDelta, TextDelta]
+    assert (response.model, response.response_id) == (None, None)
 
 
 def test_origin_model_and_id_are_the_first_that_are_not_empty() -> None:

@@ -98,6 +98,14 @@ def test_budgets_count_only_when_the_answer_is_about_limits() -> None:
     assert retry_delay(headers, now=NOON, limited=False) is None
 
 
+@pytest.mark.parametrize("now", [None, float("nan")])
+def test_without_a_clock_dates_say_nothing(now: float | None) -> None:
+    assert retry_delay({"retry-after": "Mon, 30 Nov 2026 12:00:20 GMT"}, now=now) is None
+    for reset in (str(int(NOON) + 9), "2026-11-30T12:00:25Z"):
+        assert retry_delay({"x-ratelimit-remaining": "0", "x-ratelimit-reset": reset}, now=now) is None
+    assert retry_delay({"retry-after": "3"}, now=now) == 3.0
+
+
 def test_hostile_prose_takes_no_time() -> None:
     assert delay_in_text("try again in " + "1s " * 20_000) is not None
     assert delay_in_text("retry " * 50_000 + "in " + "9" * 50_000) is None

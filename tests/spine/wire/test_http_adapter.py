@@ -307,6 +307,12 @@ async def test_an_error_in_the_stream_ends_it_at_once() -> None:
     assert (error.category, error.status) == ("overloaded", None)
 
 
+async def test_an_error_in_the_stream_has_the_requests_id() -> None:
+    answer = httpx.Response(200, headers={"x-request-id": "req_3"}, content=b'data: {"error": {"message": "x"}}\n\n')
+    async with adapting(transport=mock(answer)) as adapter:
+        assert (await collect(adapter))[1].failure.request_id == "req_3"
+
+
 # ------------------------------------------------------------------------------------------ sizes and encodings
 
 
@@ -421,6 +427,13 @@ async def commenting(stream: SocketStream) -> None:
         await anyio.sleep(0.05)
 
 
+async def pinging(stream: SocketStream) -> None:
+    await stream.send(HEAD + piece(HEL))
+    for _ in range(100):
+        await stream.send(piece(b'data: {"type": "ping"}\n\n'))
+        await anyio.sleep(0.05)
+
+
 async def endless(stream: SocketStream) -> None:
     await stream.send(HEAD)
     for _ in range(100):
@@ -433,6 +446,7 @@ STALLS = {
     "answers that are none": (trickling_head, 0.3, "no answer began within 0.3 s"),
     "silence in the answer": (stalled, 0.25, "silent"),
     "comments for ever": (commenting, 0.45, "no model event came for 0.45 s"),
+    "pings for ever": (pinging, 0.45, "no model event came for 0.45 s"),
     "text for ever": (endless, 0.8, "not complete in the time allowed"),
 }
 
