@@ -164,11 +164,11 @@ def _snapshot_problems(snapshot: Path, text: str) -> list[str]:
 
 def _report(result: ScenarioResult) -> Iterator[str]:
     if result.is_ok:
-        yield f"ok    {result.path.name:<26}{' · '.join(_facts(result))}"
+        yield f"ok    {result.path.name:<24}  {' · '.join(_facts(result))}"
         return
     place = result.path.name if result.line is None else f"{result.path.name}:{result.line}"
     first, *others = [line for problem in result.problems for line in problem.split("\n")]
-    yield f"FAIL  {place:<26} {first}"
+    yield f"FAIL  {place:<24}  {first}"
     yield from (f"        {line}".rstrip() for line in others)
     if result.store is not None:
         yield f"        Try: spine log --store sqlite:{_short(result.store)}"
