@@ -270,7 +270,7 @@ ENDS_BADLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "finish error": ((TEXT, chunk({}, "error")), "server_error"),
     "finish for lack of resources": ((TEXT, chunk({}, "insufficient_system_resource")), "overloaded"),
     "an error without error": (({"object": "error", "message": "Too many requests", "code": 429},), "rate_limit"),
-    "an error in a vendor field": ((TEXT, chunk({}, None, x_groq={"error": "over capacity"})), "server_error"),
+    "an error in a vendor field": ((TEXT, chunk({}, None, x_groq={"error": "over capacity"})), "overloaded"),
 }
 
 
