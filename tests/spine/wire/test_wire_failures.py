@@ -133,7 +133,7 @@ def test_facts_are_kept() -> None:
 
 
 SECRETS = [
-    "Incorrect API key provided: sk-abcdefgh12345678. Visit https://platform.example.com/account",
+    "Incorrect API key provided: sk-fake-fake-fake. Visit https://platform.example.com/account",
     "Your api key: topsecretvalue is invalid",
     "header Authorization: Bearer abc.def-ghi",
     "in organization org-AbCdEf123 of person@example.com",
@@ -145,7 +145,7 @@ SECRETS = [
 @pytest.mark.parametrize("text", SECRETS)
 def test_keys_accounts_and_endpoints_are_scrubbed(text: str) -> None:
     error = judged(401, {"error": {"message": text}})
-    for part in ("sk-abcdef", "platform.example", "topsecret", "abc.def", "org-AbC", "person@", "Ab1Ab1"):
+    for part in ("sk-fake", "platform.example", "topsecret", "abc.def", "org-AbC", "person@", "Ab1Ab1"):
         assert part not in error.message
         assert part not in (error.failure.raw or "")
 
