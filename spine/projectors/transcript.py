@@ -285,14 +285,22 @@ def _interrupted(state: TranscriptState, event: RecordedEvent, data: MessageInte
     step = _step_of(state, event)
     step.is_answering = False
     step.chunks.clear()
-    last = step.parts.pop() if step.parts and _is_attempt_failed(step.parts[-1]) else None
+    # What had arrived was seen before the failure or the cancel that is recorded before it.
+    end = len(step.parts)
+    while end and _cuts_this_answer(step, step.parts[end - 1]):
+        end -= 1
+    causes, step.parts[end:] = step.parts[end:], []
     if data.message is not None:
         _write(state, step, data.message.content)
-    step.parts.extend([event] if last is None else [last, event])  # what had arrived came before the failure
+    step.parts += [*causes, event]
 
 
-def _is_attempt_failed(part: object) -> bool:
-    return isinstance(part, RecordedEvent) and isinstance(part.data, ModelAttemptFailed)
+def _cuts_this_answer(step: _Step, part: object) -> bool:
+    match part:
+        case RecordedEvent(data=ModelAttemptFailed(attempt=attempt)):
+            return attempt == step.attempts
+        case _:
+            return isinstance(part, RecordedEvent) and isinstance(part.data, CancelRequested)
 
 
 def _write(state: TranscriptState, step: _Step, content: Iterable[ContentBlock]) -> None:

@@ -318,6 +318,25 @@ STEPS: dict[str, tuple[Callable[[Log], None], str]] = {
         ),
         "\n    I am\n  ~ the answer was cancelled",
     ),
+    "what had arrived stands before the cancel that cut it": (
+        answering(
+            PARTIAL,
+            CancelRequested(),
+            MessageInterrupted(message=message(TextBlock(text="I am")), note="the answer was cancelled"),
+        ),
+        "\n    I am\n  ~ cancel requested\n  ~ the answer was cancelled",
+    ),
+    "what had arrived stands after the attempt that failed before it": (
+        answering(
+            ModelAttemptFailed(attempt=1, failure=CUT, delay_s=1),
+            ModelAttemptStarted(attempt=2),
+            MessageInterrupted(message=message(TextBlock(text="I am")), note="the answer was cancelled"),
+        ),
+        """
+          ! attempt 1 failed: stream_truncated, tried again after 1 s
+            I am
+          ~ the answer was cancelled""",
+    ),
     "an interruption nobody worded": (
         answering(MessageInterrupted(cause="failed", failure=RATE_LIMIT)),
         "\n  ~ interrupted (failed, rate_limit (HTTP 429))",
