@@ -86,11 +86,20 @@ def _caller() -> str:
 class Plugins:
     """Loads plugins into hooks and registries, and takes them out again."""
 
-    def __init__(self, hooks: Hooks, registries: Registries, codec: Codec, catalogue: Catalogue) -> None:
+    def __init__(
+        self,
+        hooks: Hooks,
+        registries: Registries,
+        codec: Codec,
+        catalogue: Catalogue,
+        extend: Callable[[Catalogue], Catalogue] = lambda merged: merged,
+    ) -> None:
+        """`extend` adds what wins over the entries of catalogue and plugins: those of the configuration."""
         self.hooks = hooks
         self.registries = registries
         self.codec = codec
         self._catalogue = catalogue
+        self._extend = extend
         self._merged: tuple[Any, Catalogue] | None = None
         self._infos: dict[str, PluginInfo] = {}
 
@@ -106,10 +115,10 @@ class Plugins:
 
     @property
     def catalogue(self) -> Catalogue:
-        """The given catalogue with the entries of plugins."""
+        """The given catalogue with the entries of plugins, and of the configuration."""
         resolved = self.registries.providers.resolve(None)
         if self._merged is None or self._merged[0] is not resolved:
-            self._merged = (resolved, self._catalogue.with_providers(*resolved.values))
+            self._merged = (resolved, self._extend(self._catalogue.with_providers(*resolved.values)))
         return self._merged[1]
 
     def discover(self, wanted: Callable[[str], str | None], *, strict: bool = False) -> None:

@@ -15,7 +15,7 @@ from spine.agent import Agent, contract
 from spine.clock import Clock, SystemClock
 from spine.codec import Codec
 from spine.commits import Writer
-from spine.config import Settings, find_key, load_settings
+from spine.config import Settings, find_key, load_settings, make_store_folder
 from spine.errors import RouteUnknown, SessionExists, SessionOwned, SessionUnknown, SpineError, UsageError
 from spine.hooks import Hooks, HookWatch
 from spine.llm.catalogue import CATALOGUE, Provider
@@ -98,7 +98,7 @@ class Runtime:
         settings = load_settings() if settings is None else settings
         clock = clock or SystemClock()
         registries, codec = Registries.new(), Codec()
-        loaded = Plugins(Hooks(), registries, codec, CATALOGUE.with_providers(*settings.providers))
+        loaded = Plugins(Hooks(), registries, codec, CATALOGUE, settings.extend)
         strict = settings.strict if strict is None else strict
         if settings.installed_plugins:
             loaded.discover(settings.blocks, strict=strict)
@@ -110,8 +110,11 @@ class Runtime:
             return given.get(provider.id) or find_key(settings, provider)
 
         routes = Routes(registries, lambda: loaded.catalogue, key_of, http_adapter, everything=model, clients=clients)
-        if store is None or isinstance(store, str):
-            store = open_store(store or settings.store or "sqlite:spine.db", registries)
+        if store is None:
+            store = settings.store or "sqlite:spine.db"
+            make_store_folder(store)
+        if isinstance(store, str):
+            store = open_store(store, registries)
         options = {
             "secrets": given,
             "strict": strict,

@@ -24,6 +24,7 @@ from spine.events import (
     TurnStarted,
 )
 from spine.inputs import Input, clean_message, input_messages
+from spine.llm.chunks import Chunk
 from spine.llm.request import Route
 from spine.log import SessionLog, Synchronised
 from spine.loop import run_turn
@@ -121,6 +122,11 @@ class Session:
     def follow(self, after: int = 0) -> AsyncIterator[RecordedEvent | Synchronised]:
         """Committed events after `after`, then each as it comes; see `LogReader.follow`."""
         return self._run.log.follow(after)
+
+    def watch(self, watcher: Callable[[Chunk], None]) -> Callable[[], None]:
+        """Call `watcher` with each piece of an answer as it arrives; the returned function ends that."""
+        self._run.on_chunk.append(watcher)
+        return lambda: self._run.on_chunk.remove(watcher)
 
     def tick(self) -> None:
         """Called by the runtime now and then while a turn runs: late chunks are recorded, late hooks stopped."""
