@@ -7,7 +7,6 @@ No cap here: what to do with a day is the retry policy's decision.
 """
 
 import datetime
-import email.utils
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -29,6 +28,11 @@ _PROSE = re.compile(
 )
 _PROSE_PART = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s?(ms|mi(?:ll|n)|[smhd])", re.IGNORECASE)
 _PROSE_UNITS = {"ms": 0.001, "mill": 0.001, "min": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_HTTP_DATE = re.compile(
+    r"(?:[A-Za-z]{3,9}, )?(?P<day>[0-9]{1,2})[ -](?P<month>[A-Za-z]{3})[ -](?P<year>[0-9]{4}) "
+    r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2}) (?:GMT|UTC|(?P<zone>[+-][0-9]{4}))"
+)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _RESETS = (
     ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
     ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
@@ -87,14 +91,18 @@ def _seconds(text: str) -> float | None:
 
 
 def _until_http_date(text: str, now: float | None) -> float | None:
-    if now is None or not text or len(text) > 64:
+    """RFC 9110's preferred form, and its near relations; the standard library's reader costs 5 ms to import."""
+    found = _HTTP_DATE.fullmatch(text)
+    if now is None or found is None or found["month"].lower() not in _MONTHS:
         return None
+    day, year, hour, minute, second = (int(found[name]) for name in ("day", "year", "hour", "minute", "second"))
+    zone = found["zone"]
+    offset = datetime.timedelta(hours=int(zone[:3]), minutes=int(zone[0] + zone[3:])) if zone else datetime.timedelta()
     try:
-        moment = email.utils.parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
+        month = _MONTHS.index(found["month"].lower()) + 1
+        moment = datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.timezone(offset))
+    except ValueError:
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
     return max(0.0, moment.timestamp() - now)
 
 
