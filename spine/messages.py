@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 Role = Literal["system", "user", "assistant", "tool"]
+"""Who wrote a message; no message in history has the role `system`, a request has its sections apart."""
 MessageKind = str
 """What an input is: user, context, memory, skill, steering, child_result, summary, or a plugin's name."""
 
@@ -183,6 +184,7 @@ ContentBlock = (
     | ArtifactRefBlock
     | ExtensionBlock
 )
+"""Whatever may stand in a message."""
 
 
 @attrs.frozen(kw_only=True)

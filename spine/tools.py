@@ -24,6 +24,7 @@ __all__ = [
 Effect = Literal["read_only", "idempotent", "reconcilable", "irreversible"]
 """What running a call twice would do: nothing, the same, something that can be asked about, harm."""
 ToolStatus = Literal["ok", "error", "denied", "timeout", "interrupted", "not_started"]
+"""How a call ended; all but `ok` are errors to the model."""
 ApprovalPolicy = Literal["never", "ask"]
 Approval = ApprovalPolicy | Callable[["ToolInvocation"], ApprovalPolicy]
 """`never`, `ask`, or a pure function of the call that answers one of the two."""

@@ -177,3 +177,4 @@ CATALOGUE = Catalogue(
         )
     },
 )
+"""What is known without any configuration."""

@@ -117,3 +117,4 @@ Chunk = (
     | UsageReported
     | ProviderEvent
 )
+"""A piece of an answer."""

@@ -37,6 +37,7 @@ Category = Literal[
 ]
 """The last three are ours: a plugin's hook, a limit of the turn, a bug; no provider gives them."""
 CATEGORIES: tuple[str, ...] = Category.__args__  # type: ignore[attr-defined]
+"""Every `Category`."""
 RETRYABLE = frozenset(
     ("rate_limit", "overloaded", "server_error", "timeout", "connection", "conflict", "stream_truncated")
 )

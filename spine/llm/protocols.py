@@ -110,3 +110,4 @@ class ProviderSettings:
 
 
 AdapterFactory = Callable[[ProviderSettings], Adapter]
+"""Makes the adapter of a provider; called when its first route is resolved."""

@@ -21,6 +21,7 @@ StopReason = Literal[
     "pause",
     "unknown",
 ]
+"""Why an answer ended, in neutral words; the provider's own word stands beside it."""
 STOP_REASONS: tuple[StopReason, ...] = (
     "end_turn",
     "tool_use",
@@ -32,6 +33,7 @@ STOP_REASONS: tuple[StopReason, ...] = (
     "pause",
     "unknown",
 )
+"""Every `StopReason`."""
 
 
 @attrs.frozen(kw_only=True)

@@ -189,6 +189,7 @@ TROUBLE_PHRASES = phrase_table(
 )
 
 SHARED = Rules(codes=CODES, patterns=PATTERNS, phrases=PHRASES, trouble_phrases=TROUBLE_PHRASES, hints=HINTS)
+"""What all vendors say."""
 
 
 def extended(
