@@ -16,7 +16,7 @@ from spine.llm.protocols import Adapter, AdapterFactory, ProviderSettings, WireP
 from spine.llm.request import Route
 from spine.requests import Selection
 from spine.scope import Registries, Scope
-from spine.values import Digest, Secret, digest, encode
+from spine.values import Digest, Secret, digest, encode, freeze_object
 
 KeyFinder = Callable[[Provider], Secret | None]
 """The key of a provider, None when it needs none. Raises `KeyMissing`."""
@@ -102,6 +102,7 @@ class Routes:
             base_url=entry.base_url if entry else None,
             secret=self._find_key(entry) if entry else None,
             auth=entry.auth if entry else "none",
+            options=freeze_object({"allow_http": True} if entry and entry.allow_http else {}),
             traits=lambda model: self.catalogue.traits(route.provider, model),
             client=self._clients.get(route.provider),
         )

@@ -99,6 +99,8 @@ class Provider:
     key_env: str | None = None
     traits: Mapping[str, Any] = attrs.field(factory=dict)
     models: Mapping[str, ModelEntry] = attrs.field(factory=dict)
+    allow_http: bool = False
+    """Whether plain http to another machine is allowed; loopback always is."""
     source: str = "catalogue"
     """Where the entry comes from: the catalogue, a plugin, or a file and line."""
 
