@@ -25,7 +25,7 @@ from spine.llm.retry import Wait, decide
 from spine.llm.usage import Usage
 from spine.messages import Message, Origin, ToolCallBlock
 from spine.projectors.status import TurnState
-from spine.run import PendingRequest, Run
+from spine.run import PendingRequest, Run, stop_if_cancelled
 from spine.values import StepId
 
 FLUSH_CHUNKS = 64
@@ -104,26 +104,29 @@ async def answer(run: Run, turn: TurnState, pending: PendingRequest) -> None:
     while True:
         flow = run.flow = Flow(run, step, attempt)
         try:
-            message, response = await _one_attempt(pending, flow)
+            message, response = await _one_attempt(turn, pending, flow)
         except ProviderError as error:
+            await stop_if_cancelled(turn)
             delay = _attempt_failed(run, pending, flow, step, attempt, error.failure)
         else:
             _commit_message(run, pending, flow, message, response, step)
             return
         if delay is None:
             return
-        await run.log.commit()
+        await run.commit()
         await run.clock.sleep(delay)
+        await stop_if_cancelled(turn)
         attempt += 1
         run.append(ModelAttemptStarted(attempt=attempt), place=step)
-        await run.log.commit()
+        await run.commit()
 
 
-async def _one_attempt(pending: PendingRequest, flow: Flow) -> tuple[Message, ModelResponse]:
+async def _one_attempt(turn: TurnState, pending: PendingRequest, flow: Flow) -> tuple[Message, ModelResponse]:
     response: ModelResponse | None = None
     try:
         async with aclosing(pending.target.adapter.stream(pending.request)) as stream:  # type: ignore[type-var]
             async for item in stream:
+                await stop_if_cancelled(turn)
                 if response is not None:
                     raise _broken_contract(f"sent {type(item).__name__} after its response")
                 if type(item) is ModelResponse:
@@ -137,6 +140,7 @@ async def _one_attempt(pending: PendingRequest, flow: Flow) -> tuple[Message, Mo
         raise
     except Exception as exc:
         raise _broken_contract(f"raised {type(exc).__name__}: {exc}") from exc
+    await stop_if_cancelled(turn)
     if response is None:
         raise _broken_contract("ended without a response")
     assembler = flow.assembler

@@ -30,7 +30,7 @@ from spine.hooks import Ask, Deny, HookChange, waterfall
 from spine.messages import ToolCallBlock, ToolResultBlock
 from spine.projectors.status import ApprovalState, CallState, TurnState
 from spine.recovery import resolve
-from spine.run import Run, patches
+from spine.run import Run, patches, stop_if_cancelled
 from spine.tools import DEFAULT_RESULT_BYTES, Tool, ToolInvocation, ToolOutcome
 from spine.values import CallId, Digest, JsonObject, StepId, digest, encode
 
@@ -164,6 +164,7 @@ async def _ask_hooks(
         allowed = (ToolInvocation, Deny, Ask, ToolOutcome)
         arguments = {"context": run.context(turn, turn.step)}
         result, changes = await waterfall(chain, "spine_pre_execute", "call", given, allowed, arguments, run.watch)
+        await stop_if_cancelled(turn)
     applied = patches(changes, _call_changes)
     effective = next((c.new for c in reversed(changes) if type(c.new) is ToolInvocation), given)
     match result:
@@ -257,7 +258,7 @@ async def _run_group(run: Run, turn: TurnState, step: StepId, prepared: Sequence
         await _revise(run, turn, step, _invocation(answered.call), answered.executed.outcome)
     if not ready:
         return
-    await run.log.commit()
+    await run.commit()
     if len(ready) == 1:
         await _run_one(run, turn, step, ready[0])
         return
@@ -293,17 +294,19 @@ async def _run_contained(run: Run, turn: TurnState, step: StepId, item: _Ready, 
 async def _run_one(run: Run, turn: TurnState, step: StepId, item: _Ready) -> None:
     call = item.invocation
     executed = await execute(
-        item.tool, call.arguments, tool_context(run, step, call), workers=run.workers, clock=run.clock.monotonic
+        item.tool, call.arguments, tool_context(run, turn, call), workers=run.workers, clock=run.clock.monotonic
     )
     _complete(run, step, call.requested, executed)
     await _revise(run, turn, step, call, executed.outcome)
 
 
-def tool_context(run: Run, step: StepId, call: ToolInvocation) -> ToolContext[Any]:
-    """What a handler is given besides its arguments."""
+def tool_context(run: Run, turn: TurnState, call: ToolInvocation) -> ToolContext[Any]:
+    """What a handler is given besides its arguments; progress that comes after a cancel is not recorded."""
+    step = turn.step
 
     def progress(text: str | None = None, data: Any = None) -> None:
-        run.append(ToolProgress(call=call.id, text=text, data=data), place=step)
+        if turn.cancel is None and turn.status == "open" and turn.step == step:
+            run.append(ToolProgress(call=call.id, text=text, data=data), place=step)
 
     return ToolContext(
         deps=run.deps,
@@ -344,6 +347,7 @@ def _invocation(block: ToolCallBlock) -> ToolInvocation:
 
 
 async def _revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation, outcome: ToolOutcome) -> None:
+    await stop_if_cancelled(turn)
     chain = run.hooks.chain("spine_post_execute")
     if not chain:
         return
@@ -351,6 +355,7 @@ async def _revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation,
     revised, changes = await waterfall(
         chain, "spine_post_execute", "outcome", outcome, (ToolOutcome,), arguments, run.watch
     )
+    await stop_if_cancelled(turn)
     applied = patches(changes, lambda change: _outcome_changes(run, change))
     if applied:
         tool = _tool(run, call.name)
@@ -389,7 +394,7 @@ async def _recover(run: Run, turn: TurnState, call: CallState, started: ToolStar
         executed = await execute(
             check,
             started.arguments,
-            tool_context(run, step, invocation),
+            tool_context(run, turn, invocation),
             workers=run.workers,
             clock=run.clock.monotonic,
         )

@@ -43,7 +43,7 @@ from spine.llm.response import ModelResponse
 from spine.messages import Message, SystemBlock
 from spine.projectors.status import INCOMPLETE, Phase, TurnState
 from spine.requests import content_of, diff, frame_content, frame_of, request_digest, selection_json
-from spine.run import PendingRequest, Run, patches
+from spine.run import PendingRequest, Run, patches, stop_if_cancelled
 from spine.sections import DynamicContext, StaticContext
 from spine.values import StepId, encode, utc
 
@@ -109,6 +109,7 @@ async def begin_step(run: Run, turn: TurnState) -> None:
     try:
         await _request(run, turn, step)
     except (PluginFailed, ProviderError, UsageError) as error:
+        await stop_if_cancelled(turn)
         run.append(StepFailed(failure=_failure(error)), place=step)
 
 
@@ -123,6 +124,7 @@ async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool
         allowed = (ModelRequest, Compact) if may_compact else (ModelRequest,)
         arguments = {"context": run.context(turn, step)}
         request, changes = await waterfall(chain, "spine_pre_step", "request", base, allowed, arguments, run.watch)
+        await stop_if_cancelled(turn)
     if isinstance(request, Compact):
         run.append(HistoryCompacted(summary=request.summary, until=request.until), place=turn.id)
         await _request(run, turn, step, may_compact=False)
@@ -148,7 +150,7 @@ async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool
     )
     seq = run.append(requested, place=step)
     run.request, run.pending = request, PendingRequest(seq, request, target)
-    await run.log.commit()
+    await run.commit()
 
 
 def take_snapshot(run: Run) -> Capabilities:
@@ -290,7 +292,7 @@ async def get_answer(run: Run, turn: TurnState) -> None:
             note = "the process ended while the answer was arriving"
             run.append(MessageInterrupted(message=partial, cause="crashed", note=note), place=turn.step)
         run.append(ModelAttemptStarted(attempt=turn.attempt + 1), place=turn.step)
-        await run.log.commit()
+        await run.commit()
     request = pending.request
     await answer(run, turn, pending)
     chain = run.hooks.chain("spine_post_step")
@@ -311,6 +313,7 @@ async def _post_step(run: Run, turn: TurnState, request: ModelRequest, chain: An
     context = run.context(turn, turn.step)
     arguments = {"response": response, "context": context}
     answers = await observe(chain, "spine_post_step", arguments, run.watch, run.hook_failed(turn.step))
+    await stop_if_cancelled(turn)
     for plugin, events in answers:
         for event in events or ():
             try:
@@ -335,6 +338,7 @@ async def run_calls(run: Run, turn: TurnState) -> None:
     try:
         await settle_calls(run, turn)
     except PluginFailed as error:
+        await stop_if_cancelled(turn)
         stop_calls(run, turn, "cancelled")
         run.append(StepFailed(failure=_failure(error)), place=turn.step)
 
@@ -384,6 +388,7 @@ async def after_failure(run: Run, turn: TurnState) -> None:
             )
         except PluginFailed as error:
             run.append_failed(error, turn.step)
+        await stop_if_cancelled(turn)
     if isinstance(verdict, Stop):
         await _fail_turn(run, turn, failure)
         return

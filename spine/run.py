@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 import attrs
+from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 
 from spine.agent import Agent
 from spine.capabilities import Capabilities, SectionRenderer
@@ -108,6 +109,11 @@ class Run:
             self.target = (made_from, self.routes.resolve(route, self.scope))
         return self.target[1]
 
+    async def commit(self) -> None:
+        """Make durable what is appended; when the caller was cancelled meanwhile, nothing follows."""
+        await self.log.commit()
+        await checkpoint_if_cancelled()
+
     def append(self, *events: Any, place: str | None) -> int:
         """Append to the log; returns the last number."""
         return self.log.append(*events, place=place)
@@ -120,6 +126,15 @@ class Run:
         """Record that an observer failed."""
         text = error.message[:1000]
         self.append(HookFailed(hook=error.hook or "", plugin=error.plugin, error=text), place=place)
+
+
+async def stop_if_cancelled(turn: TurnState) -> None:
+    """Stop here once a cancel is recorded: only results that are back and the closing facts may follow it in the log.
+
+    Asked wherever foreign code returns, because that may have cancelled the turn without an await of its own.
+    """
+    if turn.cancel is not None:
+        await checkpoint()
 
 
 def patches(changes: Sequence[HookChange], changed: Callable[[HookChange], tuple[Any, ...]]) -> tuple[Patch, ...]:
