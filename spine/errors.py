@@ -15,7 +15,8 @@ SpineError
 │   ├── LimitUnavailable    a limit that cannot be checked
 │   ├── SessionUnknown · SessionExists · SessionBusy · ApprovalUnknown
 │   ├── ScenarioInvalid     a scenario file that does not parse
-│   └── ScriptMismatch      the script and the run disagree: exhausted, unexpected, left over
+│   ├── ScriptMismatch      the script and the run disagree: exhausted, unexpected, left over
+│   └── NetworkBlocked      a test opened a connection although it uses a script
 ├── StoreError              the store could not do it: nothing was half done
 │   ├── StoreUnavailable    disk full, read-only, input/output error, not a database
 │   ├── StoreNewer          written by a newer version
@@ -155,6 +156,12 @@ class ScriptMismatch(UsageError):
     """A script and the run disagree: exhausted, unexpected request, or entries left over."""
 
     code = "script"
+
+
+class NetworkBlocked(UsageError):
+    """A test opened a connection to another machine although it uses a script."""
+
+    code = "network"
 
 
 class StoreError(SpineError):

@@ -22,6 +22,24 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "yaml": "spine.testing.yaml_tree",
         "spine.testing.scenario_run": "spine.testing.pytest_plugin",
         "spine.testing.fixtures": "spine.testing.pytest_plugin",
+        "spine.testing.network": "spine.testing.pytest_plugin",
+        "spine.testing.snapshots": "spine.testing.pytest_plugin",  # syrupy
+        "spine.cli.approvals": "spine.cli",
+        "spine.cli.chat": "spine.cli",
+        "spine.cli.decode": "spine.cli",
+        "spine.cli.demo": "spine.cli",
+        "spine.cli.exchange": "spine.cli",
+        "spine.cli.foreign": "spine.cli",
+        "spine.cli.init": "spine.cli",
+        "spine.cli.look": "spine.cli",
+        "spine.cli.models": "spine.cli",
+        "spine.cli.plugins": "spine.cli",
+        "spine.cli.request": "spine.cli",
+        "spine.cli.run": "spine.cli",
+        "spine.cli.scenario": "spine.cli",
+        "spine.cli.verify": "spine.cli",
+        "spine.cli.installed": "spine.cli.reading",
+        "spine.cli.wire_view": "spine.cli.request",
     }
 )
 """Module to the one of ours that loads it."""

@@ -1,1 +1,107 @@
-"""The testing kit: fakes that pass the real contracts, and the contracts, for anyone's plugins (floor 14)."""
+"""The testing kit: fakes that keep the real contracts, and the contracts, for anyone's plugins (floor 14).
+
+A test says what the model answers with `say`, `call`, `think`, `fail` and their like, joined with `+`, and gives that
+to a `ScriptedAdapter`; the fixtures of the pytest plugin do the rest. A name is imported from its home when it is first
+asked for.
+"""
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from spine.testing.adapter_contract import AdapterContract
+    from spine.testing.clock import FakeClock, FakeIds, FakeRandom
+    from spine.testing.crashes import CrashingStore, ProcessDied
+    from spine.testing.fixtures import offline_runtime
+    from spine.testing.scenario_file import read_scenario
+    from spine.testing.scenario_run import ScenarioResult, run_scenario, run_scenarios
+    from spine.testing.script import (
+        Entry,
+        call,
+        call_text,
+        cut,
+        expect,
+        fail,
+        refuse,
+        say,
+        stall,
+        stop,
+        think,
+        usage,
+    )
+    from spine.testing.scripted import ScriptedAdapter
+    from spine.testing.store_contract import StoreContract
+
+__all__ = [
+    "AdapterContract",
+    "CrashingStore",
+    "Entry",
+    "FakeClock",
+    "FakeIds",
+    "FakeRandom",
+    "ProcessDied",
+    "ScenarioResult",
+    "ScriptedAdapter",
+    "StoreContract",
+    "call",
+    "call_text",
+    "cut",
+    "expect",
+    "fail",
+    "offline_runtime",
+    "read_scenario",
+    "refuse",
+    "run_scenario",
+    "run_scenarios",
+    "say",
+    "stall",
+    "stop",
+    "think",
+    "usage",
+]
+
+_SCRIPT: Final = (
+    "Entry",
+    "call",
+    "call_text",
+    "cut",
+    "expect",
+    "fail",
+    "refuse",
+    "say",
+    "stall",
+    "stop",
+    "think",
+    "usage",
+)
+_HOMES: Final[Mapping[str, str]] = {
+    "AdapterContract": "spine.testing.adapter_contract",
+    "CrashingStore": "spine.testing.crashes",
+    "FakeClock": "spine.testing.clock",
+    "FakeIds": "spine.testing.clock",
+    "FakeRandom": "spine.testing.clock",
+    "ProcessDied": "spine.testing.crashes",
+    "ScenarioResult": "spine.testing.scenario_run",
+    "ScriptedAdapter": "spine.testing.scripted",
+    "StoreContract": "spine.testing.store_contract",
+    "offline_runtime": "spine.testing.fixtures",
+    "read_scenario": "spine.testing.scenario_file",
+    "run_scenario": "spine.testing.scenario_run",
+    "run_scenarios": "spine.testing.scenario_run",
+    **dict.fromkeys(_SCRIPT, "spine.testing.script"),
+}
+
+
+if not TYPE_CHECKING:  # a type checker should see the names above and no others
+
+    def __getattr__(name: str) -> Any:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f'module "spine.testing" has no name "{name}"; it has {", ".join(__all__)}')
+        value = globals()[name] = getattr(importlib.import_module(home), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

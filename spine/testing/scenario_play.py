@@ -16,9 +16,10 @@ from spine.agent import Agent
 from spine.config import Settings
 from spine.errors import ScenarioInvalid, ScriptMismatch, SpineError, TurnFailed
 from spine.events import RecordedEvent
-from spine.late import load
+from spine.opening import open_store
 from spine.proof.verify import Verification, verify
 from spine.runtime import LEASE_US, Runtime
+from spine.scope import Registries
 from spine.session import Session
 from spine.store import Row
 from spine.testing.clock import FakeClock, FakeRandom
@@ -91,7 +92,7 @@ class Play:
         """Be one process, to the scenario's end or to the next fault; True when another one must go on."""
         faults = self.scenario.faults[len(self._ends) :]
         fault = faults[0] if faults else None
-        inner = load("spine.stores.sqlite").SqliteStore(self._path, "relaxed")
+        inner = open_store(f"sqlite:{self._path}?durability=relaxed", Registries.new())
         store, crash = crashing(inner, _is_moment(fault), kills=fault is None or fault.do == "crash")
         leave = anyio.Event()
         stage = Stage(lambda: crash.is_over, leave.set)
