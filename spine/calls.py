@@ -79,10 +79,12 @@ async def settle_calls(run: Run, turn: TurnState) -> None:
     for group in _groups(run, _unanswered(turn)):
         prepared = [await _prepare(run, turn, call) for call in group]
         await _run_group(run, turn, step, prepared)
-        waiting = tuple(item.id for item in prepared if isinstance(item, _Waits))
+        asked = [run.log.status.approvals[item.id] for item in prepared if isinstance(item, _Waits)]
+        waiting = tuple(approval.request.id for approval in asked if approval.decision is None)
         if waiting:
             run.append(TurnSuspended(approvals=waiting), place=turn.id)
             await run.log.commit()
+        if asked:  # with none waiting, all were decided while the group ran: the next move runs them
             return
 
 

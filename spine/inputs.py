@@ -1,9 +1,11 @@
-"""What a caller may give a turn (floor 6), and how it is made fit to be stored."""
+"""What a caller may give a turn (floor 6), directly or through the inbox, and how it is made fit to be stored."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from spine.codec import Codec
 from spine.errors import UsageError
+from spine.events import ApprovalDecided, CancelRequested, InputAccepted
 from spine.messages import Message, user_message
 from spine.values import freeze_flagged, thaw
 
@@ -27,3 +29,31 @@ def clean_message(codec: Codec, message: Message) -> tuple[Message, bool]:
     """The message with lone surrogates replaced, and whether there were any; nothing else is changed."""
     clean, is_changed = freeze_flagged(codec.to_json(message))
     return (codec.from_json(thaw(clean), Message), True) if is_changed else (message, False)
+
+
+InboxEvent = InputAccepted | CancelRequested | ApprovalDecided
+_INBOX: Final[Mapping[str, type[InboxEvent]]] = {
+    "input": InputAccepted,
+    "cancel": CancelRequested,
+    "decision": ApprovalDecided,
+}
+
+
+def inbox_event(codec: Codec, kind: str, data: Mapping[str, Any], key: str) -> InboxEvent:
+    """The event that a request in a session's inbox becomes: its data are the event's own fields.
+
+    Raises `UsageError` for an unknown kind and for data that do not fit it.
+    """
+    wanted = _INBOX.get(kind)
+    if wanted is None:
+        raise UsageError(f'a request of the kind "{kind}" was found in an inbox; kinds are {", ".join(_INBOX)}')
+    extra: dict[str, Any] = {"input": {"key": key}, "decision": {"channel": "inbox"}}.get(kind, {})
+    try:
+        event = codec.from_json({**data, **extra}, wanted)
+    except UsageError:
+        raise
+    except Exception as exc:
+        raise UsageError(f"a request of the kind {kind} does not fit {wanted.__name__}: {exc!r}") from exc
+    if isinstance(event, InputAccepted):
+        input_messages(event.message)
+    return event

@@ -59,6 +59,7 @@ async def run_turn(run: Run) -> None:
     (shielded, at most two seconds) and the cancellation goes on; any other exception leaves a failed turn behind.
     """
     try:
+        await run.commit()
         while (turn := run.log.status.turn) is not None and turn.status == "open":
             if turn.cancel is not None:
                 await _cancel(run, turn)

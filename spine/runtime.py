@@ -18,6 +18,7 @@ from spine.commits import Writer
 from spine.config import Settings, find_key, load_settings, make_store_folder
 from spine.errors import RouteUnknown, SessionExists, SessionOwned, SessionUnknown, SpineError, UsageError
 from spine.hooks import Hooks, HookWatch
+from spine.inputs import inbox_event
 from spine.llm.catalogue import CATALOGUE, Provider
 from spine.llm.protocols import Adapter
 from spine.llm.request import Route
@@ -32,7 +33,7 @@ from spine.sections import Section
 from spine.session import Session
 from spine.store import SessionInfo, Store
 from spine.threads import Workers
-from spine.values import JsonObject, ScopeId, Secret, SessionId, encode, freeze_object, session_id
+from spine.values import JsonObject, ScopeId, Secret, SessionId, encode, freeze_object, session_id, thaw
 
 VERSION = "0.1.0"
 LEASE_US = 30_000_000
@@ -295,8 +296,14 @@ class Runtime:
         return self.store.sessions()
 
     def send(self, id: str, kind: str, data: Mapping[str, Any], *, key: str) -> bool:
-        """Put a request into the inbox of a session that another process owns; False when `key` was used before."""
-        return self.store.put_inbox(session_id(id), key, kind, encode(freeze_object(data)))
+        """Put a request into the inbox of a session that another process owns; False when `key` was used before.
+
+        `kind` is `input` (`message`, `delivery`), `cancel` (`cause`, `by`) or `decision` (`id`, `decision`, `by`,
+        `reason`). Raises `UsageError` when `data` do not fit, `SessionUnknown` when there is no such session.
+        """
+        request = thaw(freeze_object(data))
+        inbox_event(self.codec, kind, request, key)
+        return self.store.put_inbox(session_id(id), key, kind, encode(request))
 
     # --------------------------------------------------------------------------------------- scopes and plugins
 

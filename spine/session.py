@@ -1,11 +1,15 @@
 """A session as its user holds it (floor 12): run, stream, submit, steer, cancel, decide, and look."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import anyio
 import attrs
+from anyio.abc import TaskStatus
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from spine.agent import Agent, Limits
 from spine.errors import ApprovalUnknown, SessionBusy, TurnFailed, UsageError, ValueRefused
@@ -23,7 +27,7 @@ from spine.events import (
     SessionResumed,
     TurnStarted,
 )
-from spine.inputs import Input, clean_message, input_messages
+from spine.inputs import Input, clean_message, inbox_event, input_messages
 from spine.llm.chunks import Chunk
 from spine.llm.request import Route
 from spine.log import SessionLog, Synchronised
@@ -41,6 +45,8 @@ from spine.stream import TurnStream
 from spine.turn import Turn, make_turn
 from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, clean_text, decode, freeze_object
 from spine.wording import WORDING_VERSION
+
+_logger = logging.getLogger("spine")
 
 
 class Host(Protocol):
@@ -74,6 +80,8 @@ class Session:
         self._scope = scope
         self._is_running = False
         self._announced = False
+        self._seen: set[int] = set()
+        """Inbox entries that were looked at."""
 
     # ------------------------------------------------------------------------------------------------- looking
 
@@ -152,14 +160,20 @@ class Session:
         cancelled turn; a cancellation of the caller's own task goes on after the closing facts are written. Route and
         key are checked first: an unknown model or a missing key raises with nothing written.
         """
-        await self._start_turn(input_messages(input), self._overrides(model, output, limits))
-        return await self._drive(output, check)
+        messages, overrides = input_messages(input), self._overrides(model, output, limits)
+        return await self._drive(lambda: self._start_turn(messages, overrides), output, check)
 
-    async def _drive(self, output: Any = None, check: bool = True) -> Turn:
-        state: TurnState = self._status.turn
-        self._is_running = True
+    async def _drive(self, begin: Callable[[], None] | None = None, output: Any = None, check: bool = True) -> Turn:
+        """Run the turn that `begin` starts, or else the open one. Nobody else runs one in this session meanwhile."""
+        await checkpoint_if_cancelled()
+        if begin is not None:
+            self._check_idle()
         self._host.entered(self)
+        self._is_running = True
         try:
+            if begin is not None:
+                begin()
+            state: TurnState = self._status.turn
             await run_turn(self._run)
         finally:
             self._is_running = False
@@ -195,7 +209,7 @@ class Session:
             overrides["output"] = output_schema(output)
         return freeze_object(overrides)
 
-    async def _start_turn(
+    def _start_turn(
         self,
         messages: Sequence[Message] = (),
         overrides: JsonObject = EMPTY_OBJECT,
@@ -203,18 +217,21 @@ class Session:
         queued: tuple[int, ...] = (),
         repeats: Repeats | None = None,
     ) -> None:
-        self._check_idle()
-        route = Route.parse(overrides["model"]) if "model" in overrides else self._run.route
-        self._run.routes.resolve(route, self._run.scope)
-        accepted = tuple(self._accept(message) for message in messages)
+        self._resolve(overrides)
+        if overrides:  # too large to be recorded? then nothing is
+            self._run.log.codec.encode_event(TurnStarted(overrides=overrides))
+        inputs = (*queued, *self._accept(messages))
         place = f"t{self._status.turns + 1}"
-        inputs = (*queued, *accepted)
         if repeats is not None:
             inputs = self._status.last.started.inputs
         self._append(TurnStarted(inputs=inputs, overrides=overrides, repeats=repeats), place=place)
         if repeats is None:
             self._append(InputDelivered(inputs=inputs), place=place)
-        await self._run.log.commit()
+
+    def _resolve(self, overrides: Mapping[str, Any]) -> None:
+        """Raise `RouteUnknown` or `KeyMissing` now rather than in the middle of a turn."""
+        route = Route.parse(overrides["model"]) if "model" in overrides else self._run.route
+        self._run.routes.resolve(route, self._run.scope)
 
     def _check_idle(self) -> None:
         turn = self._status.turn
@@ -231,20 +248,25 @@ class Session:
             )
         raise SessionBusy(f'turn {turn.id} of session "{self.id}" was not finished', hint=f"spine resume {self.id}")
 
-    def _accept(self, message: Message, delivery: Delivery = "queue", key: str | None = None) -> int:
-        clean, replaced = clean_message(self._run.log.codec, message)
-        event = InputAccepted(message=clean, delivery=delivery, key=key, surrogates_replaced=replaced)
-        return self._append(event)
+    def _accept(
+        self, messages: Sequence[Message], delivery: Delivery = "queue", key: str | None = None
+    ) -> tuple[int, ...]:
+        """Append all messages as inputs, or none when one is refused; their seqs."""
+        events = []
+        for message in messages:
+            clean, is_changed = clean_message(self._run.log.codec, message)
+            events.append(InputAccepted(message=clean, delivery=delivery, key=key, surrogates_replaced=is_changed))
+        last = self._append(*events) if events else 0
+        return tuple(range(last - len(events) + 1, last + 1))
 
     def _append(self, *events: Any, place: str | None = None, consumed: Sequence[int] = ()) -> int:
         """Append; the session's own first event goes before whatever comes first."""
-        first = self._announcement()
-        return self._run.log.append(*first, *events, place=place, consumed=consumed)
+        first = () if self._announced else self._announcement()
+        seq = self._run.log.append(*first, *events, place=place, consumed=consumed)
+        self._announced = True
+        return seq
 
     def _announcement(self) -> tuple[Any, ...]:
-        if self._announced:
-            return ()
-        self._announced = True
         run, fact = self._run, AgentFact(name=self.agent.name, contract=self._contract, reference=self._reference)
         if self._status.created is None:
             created = SessionCreated(
@@ -263,27 +285,33 @@ class Session:
     @asynccontextmanager
     async def stream(self, input: Input, **options: Any) -> AsyncIterator[TurnStream]:
         """Run a turn and watch it: iterate over events, or over `.text()`. Leaving the block early cancels the turn."""
-        await self._start_turn(
-            input_messages(input),
-            self._overrides(options.pop("model", None), options.get("output"), options.pop("limits", None)),
-        )
+        messages, output = input_messages(input), options.get("output")
+        overrides = self._overrides(options.pop("model", None), output, options.pop("limits", None))
         stream = TurnStream(self._run.log)
-        self._run.on_chunk.append(stream.take)
 
-        async def drive() -> None:
+        async def drive(*, task_status: TaskStatus[None]) -> None:
+            def begin() -> None:
+                self._start_turn(messages, overrides)
+                task_status.started()
+
             try:
-                stream.turn = await self._drive(options.get("output"), check=False)
+                stream.turn = await self._drive(begin, output, check=False)
             finally:
                 stream.finish()
 
+        self._run.on_chunk.append(stream.take)
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(drive)
+                await group.start(drive)
                 try:
                     yield stream
                 finally:
                     if stream.turn is None:
                         await self.cancel("the stream was left")
+        except BaseExceptionGroup as errors:  # the caller's own error, or the turn's, goes on as it is
+            if len(errors.exceptions) > 1:
+                raise
+            raise errors.exceptions[0] from errors.exceptions[0].__cause__
         finally:
             self._run.on_chunk.remove(stream.take)
         if options.get("check", True) and stream.turn is not None and stream.turn.status == "failed":
@@ -296,18 +324,22 @@ class Session:
         """Accept an input durably and return its seq at once; the turn runs in the background.
 
         While a turn runs, `queue` waits for the next one, `steer` joins at the next step, `interrupt` cancels first. An
-        input whose `key` was accepted before changes nothing.
+        input whose `key` was accepted before changes nothing, and its seq is returned again.
         """
         if key is not None and key in self._status.keys:
-            return self._run.log.seq
-        self._run.routes.resolve(self._run.route, self._run.scope)
-        seq = [self._accept(message, delivery, key) for message in input_messages(input)][-1]
+            return int(self._status.keys[key])
+        self._resolve({})
+        seq = self._accept(input_messages(input), delivery, key)[-1]
         await self._run.log.commit()
+        await self._attend(delivery)
+        return seq
+
+    async def _attend(self, delivery: Delivery) -> None:
+        """Let an accepted input be taken: by the running turn, by the next one, or after a cancel."""
         if delivery == "interrupt" and self._status.turn is not None:
             await self.cancel("interrupted by a new input")
         if not self._is_running:
             self._host.spawn(self._work)
-        return seq
 
     async def steer(self, input: Input) -> int:
         """Give the running turn an input, which it takes at its next step."""
@@ -318,9 +350,8 @@ class Session:
 
     async def _work(self) -> None:
         """Run turns for queued inputs until none is left, or the session waits for a person."""
-        while (queued := self._queued()) and not self._is_running and self._status.turn is None:
-            await self._start_turn(queued=queued[:1])
-            await self._drive(check=False)
+        while (queued := self._queued()[:1]) and not self._is_running and self._status.turn is None:
+            await self._drive(partial(self._start_turn, queued=queued), check=False)
 
     # ------------------------------------------------------------------------------------------------- stopping
 
@@ -338,13 +369,17 @@ class Session:
             await self._drive(check=False)
 
     async def resume(self, *, check: bool = True) -> Turn | None:
-        """Go on with a turn that was not finished; None when there is none. A suspended one stays suspended."""
-        state = self._status.turn
-        if state is None:
-            return None
+        """Go on with a turn that was not finished, or else with an accepted input that no turn took yet.
+
+        None when there is neither. A suspended turn stays suspended.
+        """
+        state: TurnState | None = self._status.turn
         if self._is_running:
-            raise SessionBusy(f'turn {state.id} of session "{self.id}" runs already')
-        self._run.routes.resolve(self._run.route, self._run.scope)
+            raise SessionBusy(f'turn {state.id if state else ""} of session "{self.id}" runs already')
+        if state is None:
+            queued = self._queued()[:1]
+            return await self._drive(partial(self._start_turn, queued=queued), check=check) if queued else None
+        self._resolve(state.started.overrides)
         self._run.is_resumed = True
         if not self._announced:
             self._append(place=None)
@@ -359,10 +394,9 @@ class Session:
         if last is None or last.status not in ("failed", "cancelled"):
             state = "there is no turn yet" if last is None else f"turn {last.id} {last.status}"
             raise UsageError(f'nothing to retry in session "{self.id}": {state}')
-        await self._start_turn(
-            overrides=last.started.overrides, repeats=Repeats(turn=last.id, keep_partial=keep_partial)
-        )
-        return await self._drive(check=check)
+        repeats = Repeats(turn=last.id, keep_partial=keep_partial)
+        begin = partial(self._start_turn, overrides=last.started.overrides, repeats=repeats)
+        return await self._drive(begin, check=check)
 
     # ------------------------------------------------------------------------------------------------- approvals
 
@@ -378,9 +412,9 @@ class Session:
         self, id: str, decision: Literal["approved", "denied"], by: str, reason: str | None, channel: str
     ) -> Turn:
         self._record_decision(id, decision, by, reason, channel)
-        await self._run.log.commit()
         turn = self._status.turn
-        if turn.status == "suspended" or self._is_running:
+        await self._run.log.commit()
+        if turn.status != "open" or self._is_running:
             return self._make_turn(turn)
         return await self._drive()
 
@@ -403,30 +437,26 @@ class Session:
     async def take_inbox(self) -> None:
         """Turn requests from other processes into events, each exactly once, and act on them."""
         for entry in self._run.log.inbox():
-            await self._take(entry)
+            if entry.number not in self._seen:
+                self._seen.add(entry.number)
+                await self._take(entry)
 
     async def _take(self, entry: InboxEntry) -> None:
-        data, turn = decode(entry.data), self._status.turn
-        consumed = (entry.number,)
-        match entry.kind:
-            case "input":
-                message = self._run.log.codec.from_json(data["message"], Message)
-                event = InputAccepted(message=message, delivery=data["delivery"], key=entry.key)
-                self._append(event, consumed=consumed)
-            case "cancel":
-                cancel = CancelRequested(cause=data.get("cause", "cancelled"), by=data.get("by"))
-                self._append(cancel, place=turn.id if turn is not None else None, consumed=consumed)
-                if self._run.cancel_scope is not None:
-                    self._run.cancel_scope.cancel()
-            case "decision":  # one that came too late is recorded and changes nothing
-                decided = ApprovalDecided(**data, channel="inbox")
-                self._append(decided, place=turn.id if turn is not None else None, consumed=consumed)
-            case other:
-                raise UsageError(f'inbox entry {entry.number} of session "{self.id}" is of the unknown kind "{other}"')
+        try:
+            event = inbox_event(self._run.log.codec, entry.kind, decode(entry.data), entry.key)
+            turn = self._status.turn
+            place = turn.id if turn is not None and not isinstance(event, InputAccepted) else None
+            self._append(event, place=place, consumed=(entry.number,))
+        except (UsageError, ValueRefused) as error:  # it stays where it is, and keeps nobody else waiting
+            _logger.warning("inbox entry %d of session %s was not taken: %s", entry.number, self.id, error)
+            return
+        if isinstance(event, CancelRequested) and self._run.cancel_scope is not None:
+            self._run.cancel_scope.cancel()
         await self._run.log.commit()
-        turn = self._status.turn
-        if not self._is_running and (turn is None or turn.status == "open"):
-            self._host.spawn(self._work if turn is None else self._resume_quietly)
+        if isinstance(event, InputAccepted):
+            await self._attend(event.delivery)
+        elif not self._is_running and (turn := self._status.turn) is not None and turn.status == "open":
+            self._host.spawn(self._resume_quietly)
 
     async def _resume_quietly(self) -> None:
         if not self._is_running:

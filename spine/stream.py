@@ -33,7 +33,7 @@ class TurnStream:
         """A live chunk arrived."""
         if type(chunk) is not TextDelta:
             return
-        if len(self._live) >= MAX_LIVE_ITEMS:
+        if self._has_lagged or len(self._live) >= MAX_LIVE_ITEMS:
             self._has_lagged = True
         else:
             self._live.append(chunk.text)

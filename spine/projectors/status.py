@@ -177,8 +177,8 @@ class SessionStatus:
     """The turn that ended last."""
     waiting: dict[int, InputAccepted] = attrs.Factory(dict)
     """Inputs accepted and not yet delivered, by seq."""
-    keys: set[str] = attrs.Factory(set)
-    """Keys of accepted inputs, against double sending."""
+    keys: dict[str, int] = attrs.Factory(dict)
+    """Keys of accepted inputs, against double sending, each with its seq."""
     approvals: dict[str, ApprovalState] = attrs.Factory(dict)
 
     @property
@@ -257,7 +257,7 @@ def _renamed(state: SessionStatus, event: Envelope, data: SessionRenamed) -> Non
 def _accepted(state: SessionStatus, event: Envelope, data: InputAccepted) -> None:
     state.waiting[event.seq] = data
     if data.key is not None:
-        state.keys.add(data.key)
+        state.keys[data.key] = event.seq
 
 
 def _delivered(state: SessionStatus, event: Envelope, data: InputDelivered) -> None:
