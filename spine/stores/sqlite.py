@@ -33,7 +33,7 @@ Durability = Literal["full", "relaxed"]
 Kind = tuple[str, int, str | None, bool]
 """Type, version, origin, required."""
 
-_SEQ_BITS: Final = 28
+_SEQ_BITS: Final = 24
 _STEP_BITS: Final = 13
 _STEP_MASK: Final = (1 << _STEP_BITS) - 1
 _USUAL_PLACE = re.compile(r"t([1-9][0-9]{0,8})(?:s([1-9][0-9]{0,3}))?", re.ASCII)
@@ -49,7 +49,7 @@ _ADD_EVENT = "INSERT INTO events(key, at, kind, place, data, hash) VALUES (?, ?,
 _ADD_CONTENT = "INSERT INTO contents(digest, media_type, data) VALUES (?, ?, ?) ON CONFLICT(digest) DO NOTHING"
 _PAGE = "SELECT key, at, kind, place, data, hash FROM events WHERE key > ? AND key <= ?{types} ORDER BY key"
 _HOLDER = (
-    "SELECT o.id, o.host, o.pid, o.started, o.until FROM sessions s JOIN owners o ON o.no = s.owner WHERE s.id = ?"
+    "SELECT o.id, o.host, o.pid, o.started, o.until FROM sessions s JOIN owners o ON o.id = s.owner WHERE s.id = ?"
 )
 
 
@@ -74,7 +74,7 @@ class SqliteStore:
         self._process = os.getpid()
         self._closed = False
         # What the writer and the reader remember of committed rows; each is guarded by its connection's lock.
-        self._places: dict[SessionId, tuple[int, int]] = {}
+        self._known: dict[SessionId, tuple[int, int]] = {}
         self._kind_ids: dict[Kind, int] = {}
         self._kinds: dict[int, Kind] = {}
 
@@ -87,20 +87,11 @@ class SqliteStore:
             if holder is not None and verdicts.is_held(holder, owner, now=now) and not take_over:
                 raise verdicts.owned(session, holder, owner, now=now, lease_us=lease_us)
             connection.execute(
-                "INSERT INTO owners(id, host, pid, started, until) VALUES (?, ?, ?, ?, ?) "
-                "ON CONFLICT(id) DO UPDATE SET until = max(until, excluded.until)",
-                (owner.id, owner.host, owner.pid, owner.started, now + lease_us),
-            )
-            connection.execute(
-                "INSERT INTO sessions(id, seq, hash, token, owner) "
-                "VALUES (?, 0, x'', 1, (SELECT no FROM owners WHERE id = ?)) "
+                "INSERT INTO sessions(id, seq, hash, token, owner) VALUES (?, 0, x'', 1, ?) "
                 "ON CONFLICT(id) DO UPDATE SET token = token + 1, owner = excluded.owner",
                 (session, owner.id),
             )
-            connection.execute(
-                "DELETE FROM owners WHERE until <= ? AND NOT EXISTS (SELECT 1 FROM sessions WHERE owner = owners.no)",
-                (now,),
-            )
+            _extend(connection, owner, now=now, until=now + lease_us)
             row = connection.execute("SELECT token, seq, hash FROM sessions WHERE id = ?", (session,)).fetchone()
             return Claim(*row)
 
@@ -118,11 +109,10 @@ class SqliteStore:
         """Give a session up; its token is refused from then on."""
         with self._writing() as connection:
             connection.execute(
-                "UPDATE sessions SET owner = NULL, token = token + 1 "
-                "WHERE id = ? AND owner = (SELECT no FROM owners WHERE id = ?)",
+                "UPDATE sessions SET owner = NULL, token = token + 1 WHERE id = ? AND owner = ?",
                 (session, owner.id),
             )
-            self._places.pop(session, None)
+            self._known.pop(session, None)
 
     # ----------------------------------------------------------------------------------------------------- writing
 
@@ -136,25 +126,27 @@ class SqliteStore:
     def put_inbox(self, session: SessionId, key: str, kind: str, data: bytes) -> bool:
         """Queue a request durably; False when the key was used before. Raises `SessionUnknown`."""
         with self._writing() as connection:
-            found = connection.execute("SELECT no FROM sessions WHERE id = ? AND seq > 0", (session,)).fetchone()
+            found = connection.execute(
+                "SELECT no, requests + 1 FROM sessions WHERE id = ? AND seq > 0", (session,)
+            ).fetchone()
             if found is None:
                 raise verdicts.unknown(session, self.url)
+            no, number = found
             used = connection.execute(
-                "INSERT INTO inbox_keys(session, key) VALUES (?, ?) ON CONFLICT DO NOTHING", (found[0], key)
+                "INSERT INTO inbox_keys(session, key) VALUES (?, ?) ON CONFLICT DO NOTHING", (no, key)
             )
             if used.rowcount == 0:
                 return False
-            connection.execute(
-                "INSERT INTO inbox(session, key, kind, data) VALUES (?, ?, ?, ?)", (found[0], key, kind, data)
-            )
+            connection.execute("UPDATE sessions SET requests = ? WHERE no = ?", (number, no))
+            connection.execute("INSERT INTO inbox VALUES (?, ?, ?, ?, ?)", (no, number, key, kind, data))
             return True
 
     def _append(self, connection: sqlite3.Connection, batch: Append) -> Exception | None:
         rows = batch.rows
-        place = self._place(connection, batch)
-        if place is None:
+        found = self._locate(connection, batch)
+        if found is None:
             return self._refusal(connection, batch)
-        no, created = place
+        no, created = found
         if batch.seq + len(rows) >> _SEQ_BITS:
             return StoreUnavailable(f"session {batch.session} is full: a store holds {1 << _SEQ_BITS} events of each")
         # The genesis hash is the caller's business: a session without events takes any.
@@ -163,20 +155,23 @@ class SqliteStore:
         advance = connection.execute(_ADVANCE if rows else _KEEP, (*head, no, batch.token, batch.seq, before))
         if advance.rowcount != 1:
             return self._refusal(connection, batch)
-        base = no << _SEQ_BITS
-        connection.executemany(
-            _ADD_EVENT,
-            [
-                (base | row.seq, row.at - created, self._kind(connection, row), _pack(row.place), row.data, row.hash)
-                for row in rows
-            ],
-        )
+        self._add_events(connection, rows, no, created)
         _add_beside(connection, batch, no)
         return None
 
-    def _place(self, connection: sqlite3.Connection, batch: Append) -> tuple[int, int] | None:
+    def _add_events(self, connection: sqlite3.Connection, rows: Sequence[Row], no: int, created: int) -> None:
+        base, kinds = _base(no), self._kind_ids
+        stored = []
+        for seq, type_, version, at, place, origin, required, data, hash in rows:
+            kind = (type_, version, origin, required)
+            id = kinds.get(kind) or self._learn_kind(connection, kind)
+            stored.append((base | seq, at - created, id, _pack(place), data, hash))
+        connection.executemany(_ADD_EVENT, stored)
+
+    def _locate(self, connection: sqlite3.Connection, batch: Append) -> tuple[int, int] | None:
         """The session's number and the time that its events count from; None when nobody ever claimed it."""
-        known = self._places.get(batch.session)
+        # Should the session be deleted and its number given to another, then no hash of its log is that one's head.
+        known = self._known.get(batch.session)
         if known is not None:
             return known
         found = connection.execute("SELECT no, created FROM sessions WHERE id = ?", (batch.session,)).fetchone()
@@ -185,22 +180,18 @@ class SqliteStore:
         no, created = found
         if created is None:  # no event yet: this batch sets the time, unless it is refused
             return no, batch.rows[0].at if batch.rows else 0
-        self._places[batch.session] = (no, created)
+        self._known[batch.session] = (no, created)
         return no, created
 
     def _refusal(self, connection: sqlite3.Connection, batch: Append) -> Exception | None:
-        self._places.pop(batch.session, None)
+        self._known.pop(batch.session, None)
         found = connection.execute("SELECT seq, hash, token FROM sessions WHERE id = ?", (batch.session,)).fetchone()
         seq, hash, token = found or (0, b"", None)
         if verdicts.is_repeated(batch, seq=seq, hash=hash):
             return None
         return verdicts.conflict(batch, seq=seq, hash=hash, token=token)
 
-    def _kind(self, connection: sqlite3.Connection, row: Row) -> int:
-        kind = (row.type, row.version, row.origin, row.required)
-        known = self._kind_ids.get(kind)
-        if known is not None:
-            return known
+    def _learn_kind(self, connection: sqlite3.Connection, kind: Kind) -> int:
         # The transaction holds the write lock, so that nobody adds the same kind between these two statements.
         found = connection.execute(
             "SELECT id FROM kinds WHERE type = ? AND version = ? AND origin IS ? AND required = ?", kind
@@ -275,7 +266,7 @@ class SqliteStore:
 
     def _page(self, no: int, created: int, after: int, last: int, types: tuple[str, ...]) -> tuple[list[Row], int]:
         """Some next rows, and the seq up to which they are complete."""
-        base = no << _SEQ_BITS
+        base = _base(no)
         only = f" AND kind IN (SELECT id FROM kinds WHERE type IN ({_marks(types)}))" if types else ""
         rows: list[Row] = []
         size = 0
@@ -320,7 +311,7 @@ class SqliteStore:
             connection.execute("COMMIT")
         except BaseException as exc:
             self._kind_ids.clear()
-            self._places.clear()
+            self._known.clear()
             with suppress(sqlite3.Error):
                 connection.rollback()
             self._raise_translated(exc)
@@ -358,12 +349,29 @@ def _holder(connection: sqlite3.Connection, session: SessionId) -> tuple[Owner, 
     return (Owner(*found[:4]), found[4]) if found else None
 
 
+def _extend(connection: sqlite3.Connection, owner: Owner, *, now: int, until: int) -> None:
+    """Let the leases of `owner` run until then at least; a new owner makes room by clearing away dead ones."""
+    known = connection.execute("UPDATE owners SET until = max(until, ?) WHERE id = ?", (until, owner.id))
+    if known.rowcount == 0:
+        connection.execute(
+            "DELETE FROM owners WHERE until <= ? AND id NOT IN (SELECT owner FROM sessions WHERE owner IS NOT NULL)",
+            (now,),
+        )
+        row = (owner.id, owner.host, owner.pid, owner.started, until)
+        connection.execute("INSERT INTO owners VALUES (?, ?, ?, ?, ?)", row)
+
+
+def _base(no: int) -> int:
+    """The key before a session's first event. Small numbers are short in the file, so the first session has 0."""
+    return (no - 1) << _SEQ_BITS
+
+
 def _add_beside(connection: sqlite3.Connection, batch: Append, no: int) -> None:
     if batch.contents:
         connection.executemany(_ADD_CONTENT, [(each.digest, each.media_type, each.data) for each in batch.contents])
     if batch.consumed:
         connection.executemany(
-            "DELETE FROM inbox WHERE no = ? AND session = ?", [(number, no) for number in batch.consumed]
+            "DELETE FROM inbox WHERE session = ? AND no = ?", [(no, number) for number in batch.consumed]
         )
 
 

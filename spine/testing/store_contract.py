@@ -433,7 +433,7 @@ class StoreContract:
 
             def write() -> None:
                 try:
-                    while len(seen) < 40 and log.seq < 9_000:
+                    while len(seen) < 40 and log.seq < 60_000:
                         log.append(b"1", b"2", b"3")
                 finally:
                     done.set()
@@ -443,7 +443,7 @@ class StoreContract:
                     head = store.head(FIRST)
                     assert head is not None
                     seen.append(head[0])
-                    seen.append(sum(1 for _ in store.read(FIRST)))
+                    seen.append(sum(1 for _ in store.read(FIRST, after=max(0, head[0] - 60))))
 
             in_threads([write, watch, watch])
             assert len(seen) >= 40

@@ -195,13 +195,13 @@ def test_a_session_is_full_before_it_would_run_into_the_next(store: SqliteStore)
     log = writer(store)
     log.append(b"1")
     with closing(sqlite3.connect(store.path)) as other:
-        other.execute("UPDATE sessions SET seq = (1 << 28) - 2")
+        other.execute("UPDATE sessions SET seq = (1 << 24) - 2")
         other.commit()
-    log.seq = (1 << 28) - 2
+    log.seq = (1 << 24) - 2
     log.append(b"last")
     (verdict,) = store.append([log.batch(b"too many")])
     assert isinstance(verdict, StoreUnavailable)
-    assert str(verdict) == "session first is full: a store holds 268435456 events of each"
+    assert str(verdict) == "session first is full: a store holds 16777216 events of each"
 
 
 def test_a_remembered_session_that_was_deleted_refuses_its_writer(store: SqliteStore) -> None:
