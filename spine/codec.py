@@ -14,6 +14,7 @@ Rules of the format:
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -50,6 +51,7 @@ from spine.values import Digest, Json, JsonObject, SessionId, decode, digest, en
 T = TypeVar("T")
 
 HASH_FORMAT = b"agent-spine/1\n"
+_CORE_PREFIXES = frozenset(kind.name.partition(".")[0] for kind in CORE_EVENTS)
 BLOCK_TAGS: Mapping[str, type] = {
     "text": TextBlock,
     "json": JsonBlock,
@@ -118,9 +120,14 @@ class Codec:
             self.add(event_type, origin)
 
     def add(self, event_type: EventType, origin: str | None) -> None:
-        """Learn a plugin's event type."""
-        if origin is not None and "." not in event_type.name:
-            raise UsageError(f'event type "{event_type.name}" of {origin} is not of the form plugin.name')
+        """Learn a plugin's event type. Raises `UsageError` for a bad or taken name and for a gap in its upcasters."""
+        if origin is not None and ("." not in event_type.name or event_type.name.partition(".")[0] in _CORE_PREFIXES):
+            raise UsageError(
+                f'event type "{event_type.name}" of {origin} is not of the form plugin.name; '
+                f"the core keeps {', '.join(sorted(_CORE_PREFIXES))}"
+            )
+        if event_type.data in self._by_class:
+            raise UsageError(f'event type "{event_type.name}": {event_type.data.__name__} is the data of another type')
         if event_type.name in self._by_name:
             raise UsageError(f'event type "{event_type.name}" is declared twice; {origin} came second')
         missing = [v for v in range(1, event_type.version) if v not in event_type.upcasters]
@@ -130,6 +137,12 @@ class Codec:
         writer = self._converter.get_unstructure_hook(event_type.data)
         self._by_class[event_type.data] = (event_type, origin, writer)
         self._readers[event_type.name] = self._converter.get_structure_hook(event_type.data)
+
+    def remove(self, origin: str) -> None:
+        """Forget the event types of a plugin, `plugin@version`: its stored events read as unknown from then on."""
+        gone = [known for known, declared_by, _ in self._by_class.values() if declared_by == origin]
+        for event_type in gone:
+            del self._by_name[event_type.name], self._by_class[event_type.data], self._readers[event_type.name]
 
     def event_type(self, name: str) -> EventType | None:
         """The declared type of that name, None when it is unknown here."""
@@ -267,7 +280,9 @@ def _bring_in(data: dict[str, Any], contents: Callable[[Digest], bytes]) -> dict
 # ---------------------------------------------------------------------------------------------------- converter
 
 
+@cache
 def _converter() -> cattrs.Converter:
+    # One for the process: making the hooks of all types takes 50 ms, and nothing of a Codec's own goes into it.
     converter = cattrs.Converter(omit_if_default=True, detailed_validation=False)
     converter.register_structure_hook_func(lambda kind: kind == Json, lambda value, _: freeze(value))
     converter.register_unstructure_hook_func(lambda kind: kind == Json, lambda value: value)

@@ -165,7 +165,7 @@ class Plugins:
                 self.hooks.call(f"spine_register_{kind}", owner, registrar=registrar)
                 offers.extend(registrar.offers)
         except Exception:
-            self.registries.dispose_owner(owner)
+            self._withdraw(owner)
             self.hooks.unregister(owner)
             raise
         steps = [hook.removeprefix("spine_") for hook in self.hooks.offered_by(owner) if "register" not in hook]
@@ -200,8 +200,12 @@ class Plugins:
         info = self._infos.get(name)
         if info is None or info.state != "loaded":
             raise UsageError(f'no plugin "{name}" is loaded; loaded are: {", ".join(self.versions) or "none"}')
-        self.registries.dispose_owner(info.full_name)
+        self._withdraw(info.full_name)
         self._infos[name] = attrs.evolve(info, state="unloaded")
+
+    def _withdraw(self, owner: str) -> None:
+        self.registries.dispose_owner(owner)
+        self.codec.remove(owner)
 
     def close(self, name: str) -> None:
         """Ask an unloaded plugin to close, and forget its hooks."""
