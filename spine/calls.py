@@ -161,7 +161,7 @@ async def _ask_hooks(
 ) -> _Prepared:
     given = result = _invocation(block)
     changes: list[HookChange] = []
-    chain = run.hooks.chain("spine_pre_execute")
+    chain = run.chain("spine_pre_execute")
     if chain:
         allowed = (ToolInvocation, Deny, Ask, ToolOutcome)
         arguments = {"context": run.context(turn, turn.step)}
@@ -350,7 +350,7 @@ def _invocation(block: ToolCallBlock) -> ToolInvocation:
 
 async def _revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation, outcome: ToolOutcome) -> None:
     await stop_if_cancelled(turn)
-    chain = run.hooks.chain("spine_post_execute")
+    chain = run.chain("spine_post_execute")
     if not chain:
         return
     arguments = {"call": call, "context": run.context(turn, step)}

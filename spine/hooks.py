@@ -10,10 +10,11 @@ nothing. Hooks are asked at least once: after a crash, again.
 
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 
 import attrs
@@ -201,6 +202,7 @@ class Specifications:
 
 
 HOOKS: Mapping[str, Any] = {name: spec for name, spec in vars(Specifications).items() if name.startswith("spine_")}
+_ARGUMENTS = {hook: frozenset(inspect.signature(spec).parameters) - {"self"} for hook, spec in HOOKS.items()}
 WATERFALLS = frozenset(("spine_pre_step", "spine_pre_execute", "spine_post_execute", "spine_step_failed"))
 
 
@@ -217,13 +219,17 @@ class Implementation:
     takes_all: bool
 
 
+Chains = Mapping[str, tuple[Implementation, ...]]
+
+
 class Hooks:
     """The plugins' implementations, by hook and in order. Names are `plugin@version`."""
 
     def __init__(self) -> None:
         self._manager = pluggy.PluginManager("spine")
         self._manager.add_hookspecs(Specifications)
-        self._chains: dict[str, tuple[Implementation, ...]] = {}
+        self.chains: Chains = self._find_chains()
+        """The implementations of every hook, first asked first; replaced, never changed: a step keeps its own."""
 
     def register(self, plugin: Any, name: str) -> None:
         """Take a plugin in. Raises `HookUnknown` for a hook that does not exist or is of the wrong colour."""
@@ -233,25 +239,24 @@ class Hooks:
             self._manager.register(plugin, name)
         except pluggy.PluginValidationError as exc:
             raise HookUnknown(f'plugin "{name}": {exc}') from exc
-        self._chains.clear()
+        self.chains = self._find_chains()
 
     def unregister(self, name: str) -> None:
-        """Let a plugin go; steps that run keep the chain they began with."""
+        """Let a plugin go; steps that run keep the chains they began with."""
         self._manager.unregister(name=name)
-        self._chains.clear()
+        self.chains = self._find_chains()
+
+    def _find_chains(self) -> "Chains":
+        return MappingProxyType({hook: tuple(self._implementations(hook)) for hook in HOOKS})
+
+    def _implementations(self, hook: str) -> Iterator[Implementation]:
+        for found in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
+            names = frozenset(found.argnames)
+            yield Implementation(found.plugin_name, found.function, names, names == _ARGUMENTS[hook])
 
     def chain(self, hook: str) -> tuple[Implementation, ...]:
         """The implementations of a hook, first asked first."""
-        chain = self._chains.get(hook)
-        if chain is None:
-            found = reversed(getattr(self._manager.hook, hook).get_hookimpls())
-            names = frozenset(inspect.signature(HOOKS[hook]).parameters) - {"self"}
-            chain = tuple(
-                Implementation(i.plugin_name, i.function, frozenset(i.argnames), names == frozenset(i.argnames))
-                for i in found
-            )
-            self._chains[hook] = chain
-        return chain
+        return self.chains[hook]
 
     def order(self, hook: str) -> tuple[str, ...]:
         """Names of the plugins that implement a hook, first asked first."""
@@ -265,12 +270,17 @@ class Hooks:
         """Run one plugin's synchronous hook, blaming it when it raises."""
         for implementation in self.chain(hook):
             if implementation.plugin == plugin:
-                try:
-                    implementation.function(**_select(arguments, implementation))
-                except SpineError:
-                    raise
-                except Exception as exc:
-                    raise _blame(exc, plugin, hook) from exc
+                run_hook(implementation, hook, **arguments)
+
+
+def run_hook(implementation: Implementation, hook: str, **arguments: Any) -> None:
+    """Run one implementation of a synchronous hook, blaming its plugin when it raises."""
+    try:
+        implementation.function(**_select(arguments, implementation))
+    except SpineError:
+        raise
+    except Exception as exc:
+        raise _blame(exc, implementation.plugin, hook) from exc
 
 
 def _marked(plugin: Any) -> Iterable[tuple[str, Any]]:
@@ -317,16 +327,23 @@ class HookChange:
 
 @attrs.define
 class HookWatch:
-    """Which hook of a session is running, and since when; a watchdog reads it, the runners write it."""
+    """Which hooks of a session are running, and since when; a watchdog reads it, the runners write it."""
 
     clock: Callable[[], float] = time.monotonic
     timeout_s: float = HOOK_TIMEOUT_S
-    running: tuple[str, str] | None = None
-    since: float = 0.0
+    running: dict[object, tuple[str, str, float]] = attrs.Factory(dict)
+    """For each chain under way (parallel calls have several) the plugin and hook that has the word, and since when."""
+    cut: tuple[str, str] | None = None
+    """The hook that the watchdog stopped, until the loop has dealt with it."""
 
     def overdue(self) -> tuple[str, str] | None:
         """Plugin and hook that ran out of time."""
-        return self.running if self.running is not None and self.clock() - self.since > self.timeout_s else None
+        if self.running:
+            now = self.clock()
+            for plugin, hook, since in self.running.values():
+                if now - since > self.timeout_s:
+                    return plugin, hook
+        return None
 
 
 def _same(value: V) -> V:
@@ -395,7 +412,8 @@ class _Waterfall(Generic[V]):
         arguments = self.arguments.copy()
         arguments[self.name] = given
         arguments["call_next"] = partial(self.call_next, position, given)
-        before, watch.running, watch.since = watch.running, (implementation.plugin, self.hook), watch.clock()
+        around = watch.running.get(self)
+        watch.running[self] = (implementation.plugin, self.hook, watch.clock())
         try:
             if implementation.takes_all:
                 result = await implementation.function(**arguments)
@@ -406,7 +424,10 @@ class _Waterfall(Generic[V]):
         except Exception as exc:
             raise _blame(exc, implementation.plugin, self.hook) from exc
         finally:
-            watch.running = before
+            if around is None:
+                watch.running.pop(self, None)
+            else:  # the one around it goes on with fresh time
+                watch.running[self] = (*around[:2], watch.clock())
         if type(result) not in self.allowed:
             _check_type(result, self.allowed, implementation.plugin, self.hook, "returned")
         if result is not self.results.get(position + 1, given):
@@ -450,13 +471,14 @@ async def observe(
     Returns what they returned, each with its plugin's name.
     """
     answers: list[tuple[str, Any]] = []
+    key = object()
     for implementation in chain:
-        before, watch.running, watch.since = watch.running, (implementation.plugin, hook), watch.clock()
+        watch.running[key] = (implementation.plugin, hook, watch.clock())
         try:
             answer = await implementation.function(**_select(arguments, implementation))
             answers.append((implementation.plugin, answer))
         except Exception as exc:
             failed(_blame(exc, implementation.plugin, hook))
         finally:
-            watch.running = before
+            watch.running.pop(key, None)
     return answers

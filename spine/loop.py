@@ -67,7 +67,7 @@ async def run_turn(run: Run) -> None:
             with anyio.CancelScope() as run.cancel_scope:
                 await _move_on(run, turn)
             if run.cancel_scope.cancelled_caught and turn.cancel is None:
-                _fail_overdue(run, turn)
+                _stop_overdue(run, turn)
     except anyio.get_cancelled_exc_class():
         await _close_now(run, CancelRequested(cause="the caller was cancelled"))
         raise
@@ -115,10 +115,11 @@ async def begin_step(run: Run, turn: TurnState) -> None:
 
 
 async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool = True) -> None:
+    run.chains = run.hooks.chains
     capabilities = take_snapshot(run)
     base, trimmed, estimate = _base_request(run, turn, step, capabilities)
     run.request = base
-    chain = run.hooks.chain("spine_pre_step")
+    chain = run.chain("spine_pre_step")
     request: ModelRequest | Compact = base
     changes: list[HookChange] = []
     if chain:
@@ -296,7 +297,7 @@ async def get_answer(run: Run, turn: TurnState) -> None:
         await run.commit()
     request = pending.request
     await answer(run, turn, pending)
-    chain = run.hooks.chain("spine_post_step")
+    chain = run.chain("spine_post_step")
     if chain and turn.answer is not None and run.pending is None and turn.phase != "step_failed":
         await _post_step(run, turn, request, chain)
 
@@ -372,7 +373,7 @@ async def end_turn(run: Run, turn: TurnState) -> None:
 async def after_failure(run: Run, turn: TurnState) -> None:
     """Ask the plugins what follows a failed step; the core's own answer is that the turn failed."""
     failure = turn.failure or Failure(category="internal", message="the step failed")
-    chain = run.hooks.chain("spine_step_failed")
+    chain = run.chain("spine_step_failed")
     verdict: Stop | NextStep = Stop()
     if chain:
         context = run.context(turn, turn.step)
@@ -405,12 +406,16 @@ async def _fail_turn(run: Run, turn: TurnState, failure: Failure) -> None:
     await run.log.commit()
 
 
-def _fail_overdue(run: Run, turn: TurnState) -> None:
-    plugin, hook = run.watch.running or ("unknown", "hook")
-    run.watch.running = None
+def _stop_overdue(run: Run, turn: TurnState) -> None:
+    """After a hook was cut: an observer is reported and the turn goes on, a waterfall fails its step."""
+    plugin, hook = run.watch.cut or ("unknown", "hook")
+    run.watch.cut = None
+    message = f"plugin {plugin} did not return from {hook} within {run.watch.timeout_s:g} s"
+    if hook == "spine_post_step":
+        run.append_failed(PluginFailed(message, plugin=plugin, hook=hook), turn.step)
+        return
     _close_stream(run, turn, "failed")
     stop_calls(run, turn, "cancelled")
-    message = f"plugin {plugin} did not return from {hook} within {run.watch.timeout_s:g} s"
     failure = Failure(category="hook_failed", message=message, details={"plugin": plugin, "hook": hook})
     run.append(StepFailed(failure=failure), place=turn.step)
 

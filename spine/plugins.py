@@ -14,7 +14,7 @@ from spine.codec import Codec
 from spine.errors import DuplicateContribution, PluginFailed, SpineError, UsageError
 from spine.events import EventType
 from spine.functions import as_tool
-from spine.hooks import Hooks
+from spine.hooks import Hooks, Implementation, run_hook
 from spine.llm.catalogue import Catalogue, Provider
 from spine.scope import Disposer, Registries, Scope
 from spine.sections import Section
@@ -102,6 +102,8 @@ class Plugins:
         self._extend = extend
         self._merged: tuple[Any, Catalogue] | None = None
         self._infos: dict[str, PluginInfo] = {}
+        self._closing: list[Implementation] = []
+        """The `spine_close` of plugins that were unloaded, until nothing can hold them any more."""
 
     @property
     def infos(self) -> tuple[PluginInfo, ...]:
@@ -166,7 +168,6 @@ class Plugins:
                 offers.extend(registrar.offers)
         except Exception:
             self._withdraw(owner)
-            self.hooks.unregister(owner)
             raise
         steps = [hook.removeprefix("spine_") for hook in self.hooks.offered_by(owner) if "register" not in hook]
         if steps:
@@ -196,24 +197,38 @@ class Plugins:
         return disposer
 
     def unload(self, name: str) -> None:
-        """Take a plugin's contributions and hooks out, last added first. Steps that run keep what they hold."""
+        """Take a plugin's contributions and hooks out, last added first. Steps that run keep what they hold.
+
+        Its `spine_close` runs in `close_unloaded`, which the runtime calls when no such step is left.
+        """
         info = self._infos.get(name)
         if info is None or info.state != "loaded":
             raise UsageError(f'no plugin "{name}" is loaded; loaded are: {", ".join(self.versions) or "none"}')
+        self._closing += [i for i in self.hooks.chain("spine_close") if i.plugin == info.full_name]
         self._withdraw(info.full_name)
         self._infos[name] = attrs.evolve(info, state="unloaded")
 
     def _withdraw(self, owner: str) -> None:
         self.registries.dispose_owner(owner)
         self.codec.remove(owner)
+        self.hooks.unregister(owner)
 
-    def close(self, name: str) -> None:
-        """Ask an unloaded plugin to close, and forget its hooks."""
-        info = self._infos[name]
-        try:
-            self.hooks.call("spine_close", info.full_name)
-        finally:
-            self.hooks.unregister(info.full_name)
+    def unload_all(self) -> None:
+        """Unload every plugin, last loaded first."""
+        for info in reversed([*self._infos.values()]):
+            if info.state == "loaded":
+                self.unload(info.name)
+
+    def close_unloaded(self) -> None:
+        """Ask the unloaded plugins to close, in the order of their unloading; all are asked, whatever one raises."""
+        errors: list[Exception] = []
+        while self._closing:
+            try:
+                run_hook(self._closing.pop(0), "spine_close")
+            except SpineError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0] if len(errors) == 1 else ExceptionGroup("closing plugins failed", errors)
 
     def open_session(self, scope: Scope) -> None:
         """Ask each plugin for its contributions to a session's own scope."""

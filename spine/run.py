@@ -11,7 +11,7 @@ from spine.agent import Agent
 from spine.capabilities import Capabilities, SectionRenderer
 from spine.clock import Clock
 from spine.events import HookFailed, Patch
-from spine.hooks import HookChange, HookContext, Hooks, HookWatch
+from spine.hooks import Chains, HookChange, HookContext, Hooks, HookWatch, Implementation
 from spine.llm.chunks import Chunk
 from spine.llm.request import ModelRequest, Route
 from spine.llm.retry import RetryPolicy
@@ -61,6 +61,8 @@ class Run:
     watch: HookWatch = attrs.Factory(HookWatch)
     renderer: SectionRenderer = attrs.Factory(SectionRenderer)
 
+    chains: Chains | None = None
+    """The hooks of the running step, as they were when it began; None after a restart."""
     capabilities: Capabilities | None = None
     capabilities_version: Any = None
     frame: tuple[Any, Frame, int] | None = None
@@ -101,6 +103,10 @@ class Run:
             at=turn.at,
             view=lambda: self.log.history,
         )
+
+    def chain(self, hook: str) -> tuple[Implementation, ...]:
+        """The implementations of a step hook in the running step."""
+        return (self.chains or self.hooks.chains)[hook]
 
     def resolve(self, route: Route) -> Target:
         """The target of a route; kept while the registries stand still."""

@@ -16,7 +16,7 @@ from spine.clock import Clock, SystemClock
 from spine.codec import Codec
 from spine.commits import Writer
 from spine.config import Settings, find_key, load_settings, make_store_folder
-from spine.errors import RouteUnknown, SessionExists, SessionOwned, SessionUnknown, SpineError, UsageError
+from spine.errors import RouteUnknown, SessionExists, SessionOwned, SessionUnknown, SpineError, StoreError, UsageError
 from spine.hooks import Hooks, HookWatch
 from spine.inputs import inbox_event
 from spine.llm.catalogue import CATALOGUE, Provider
@@ -40,6 +40,8 @@ LEASE_US = 30_000_000
 TICK_S = 0.05
 INBOX_EVERY = 5
 """Ticks between two looks into the inbox."""
+RENEW_EVERY = 100
+"""Ticks between two renewals of the leases."""
 SYNC_THREADS = 16
 _logger = logging.getLogger("spine")
 _logger.addHandler(logging.NullHandler())  # silent unless the application wants to hear it
@@ -70,7 +72,6 @@ class Runtime:
         self._scopes: dict[str, ScopeHandle] = {}
         self._running: dict[SessionId, Session] = {}
         self._pending: set[SessionLog] = set()
-        self._unloaded: list[str] = []
         self._wake = anyio.Event()
         self._group: anyio.abc.TaskGroup | None = None
         self._workers = Workers(max_threads=SYNC_THREADS)
@@ -149,7 +150,7 @@ class Runtime:
 
     async def _stop_sessions(self) -> None:
         for session in list(self._running.values()):
-            await session.cancel("the runtime was closed")
+            await _contained(partial(session.cancel, "the runtime was closed"))
         with anyio.move_on_after(5):
             while self._running:
                 await anyio.sleep(0.005)
@@ -158,12 +159,11 @@ class Runtime:
         try:
             for session in self._sessions.values():
                 if not session.log.is_closed:
-                    await session.log.commit()
+                    await _contained(session.log.commit)
                     session.log.close(UsageError(f'session "{session.id}": its runtime was closed'))
                     self.store.release(session.id, self._owner)
-            for name in reversed([*self._plugins.versions]):
-                self._plugins.unload(name)
-                self._plugins.close(name)
+            self._plugins.unload_all()
+            self._plugins.close_unloaded()
         finally:
             await self._routes.aclose()
             self._writer.close()
@@ -227,7 +227,11 @@ class Runtime:
             claim = self.store.claim(id, self._owner, now=self._clock.now(), lease_us=LEASE_US, take_over=True)
         log = SessionLog(self._writer, self._plugins.codec, id, claim, self._clock, on_pending=self._note_pending)
         if claim.seq:
-            log.load()
+            try:
+                log.load()
+            except SpineError:
+                self.store.release(id, self._owner)
+                raise
         return log
 
     def _make_session(
@@ -347,12 +351,8 @@ class Runtime:
     def unload_plugin(self, name: str) -> None:
         """Withdraw a plugin at once; its `spine_close` runs when no running step can hold it any more."""
         self._plugins.unload(name)
-        self._unloaded.append(name)
-        self._close_unloaded()
-
-    def _close_unloaded(self) -> None:
-        while self._unloaded and not self._running:
-            self._plugins.close(self._unloaded.pop())
+        if not self._running:
+            self._plugins.close_unloaded()
 
     # ------------------------------------------------------------------------------------------ what sessions need
 
@@ -386,7 +386,11 @@ class Runtime:
     def left(self, session: Session) -> None:
         """A session stopped running a turn."""
         self._running.pop(session.id, None)
-        self._close_unloaded()
+        if not self._running:
+            try:
+                self._plugins.close_unloaded()
+            except Exception:  # not this turn's affair
+                _logger.exception("an unloaded plugin failed to close")
 
     def _note_pending(self, log: SessionLog) -> None:
         self._pending.add(log)
@@ -408,7 +412,7 @@ class Runtime:
         async for event in session.follow(after=session.log.head[0]):
             for implementation in () if isinstance(event, Synchronised) else self.hooks.chain("spine_event_recorded"):
                 try:
-                    await implementation.function(event=event)
+                    await implementation.function(**({"event": event} if implementation.arguments else {}))
                 except Exception:
                     _logger.exception("plugin %s failed in spine_event_recorded", implementation.plugin)
 
@@ -419,21 +423,29 @@ class Runtime:
             await self._clock.pause(TICK_S)
             count += 1
             for session in list(self._running.values()):
-                session.tick()
+                try:
+                    session.tick()
+                except SpineError as error:  # its log is closed: the turn itself is about to learn it
+                    _logger.warning("session %s: %s", session.id, error)
             if count % INBOX_EVERY == 0:
                 for session in list(self._sessions.values()):
                     if not session.log.is_closed:
                         await _contained(session.take_inbox)
-            if count % 100 == 0:
-                self.store.renew(self._owner, until=self._clock.now() + LEASE_US)
+            if count % RENEW_EVERY == 0:
+                try:
+                    self.store.renew(self._owner, until=self._clock.now() + LEASE_US)
+                except StoreError as error:  # the next one may go through; an append tells when the lease is lost
+                    _logger.warning("leases were not renewed: %s", error)
 
 
 async def _contained(work: Callable[[], Any]) -> None:
     """Run background work; its failure stands in the log of its session already and must not end the runtime."""
     try:
         await work()
-    except SpineError:
-        return
+    except SpineError as error:
+        _logger.info("in the background: %s", error)
+    except Exception:
+        _logger.exception("in the background")
 
 
 @attrs.frozen

@@ -140,7 +140,9 @@ class Session:
         """Called by the runtime now and then while a turn runs: late chunks are recorded, late hooks stopped."""
         if self._run.flow is not None:
             self._run.flow.flush_if_due()
-        if self._run.watch.overdue() is not None and self._run.cancel_scope is not None:
+        overdue = self._run.watch.overdue()
+        if overdue is not None and self._run.cancel_scope is not None:
+            self._run.watch.cut = overdue
             self._run.cancel_scope.cancel()
 
     # ------------------------------------------------------------------------------------------------- running
