@@ -14,6 +14,7 @@ import base64
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
 import attrs
@@ -190,11 +191,15 @@ class ExportFile:
             return None
 
     def head(self, session: SessionId) -> tuple[int, bytes] | None:
-        """Seq and hash of the last whole event."""
+        """Seq and hash of the last event; the hash is empty when its line is no event."""
         if session != self.session or not self._events:
             return None
-        last = self._row(len(self._events))
-        return last.seq, last.hash
+        number = len(self._events)
+        return next(((row.seq, row.hash) for row in self._readable(number)), (number, b""))
+
+    def _readable(self, number: int) -> Iterator[Row]:
+        with suppress(LogBroken):
+            yield self._row(number)
 
     def read(
         self, session: SessionId, *, after: int = 0, until: int | None = None, types: Sequence[str] = ()
@@ -240,7 +245,7 @@ class ExportFile:
         head = self.head(self.session)
         if head is None:
             return []
-        last = self._row(head[0]).at if head[0] else 0
+        last = next((row.at for row in self._readable(len(self._events))), 0)
         return [SessionInfo(self.session, *head, self.announced.created, last)]
 
     def close(self) -> None:
@@ -261,7 +266,12 @@ class ExportReader(LogReader):
         return self.file.torn
 
     def check(self) -> None:
-        """Raise `LogBroken` unless every event follows the one before it, and each content matches its digest."""
+        """Raise `LogBroken` unless every event follows the one before it, and each content matches its digest.
+
+        Raises `StoreUnavailable` when not one event is whole.
+        """
+        if not self.head[0]:
+            raise StoreUnavailable(f"{self.file.url} has no whole event")
         prev = genesis(self.session)
         for number, row in enumerate(self.rows(), 1):
             if row.seq != number:
@@ -335,8 +345,6 @@ def import_(path: str | os.PathLike[str], store: Store, *, codec: Codec, owner: 
 
 def _import(reader: ExportReader, store: Store, owner: Owner, now: int) -> Imported:
     session = reader.session
-    if not reader.head[0]:
-        raise StoreUnavailable(f"{reader.file.url} has no whole event to import")
     have = store.head(session)
     if have is not None and not _is_prefix(reader, have):
         raise SessionExists(f'session "{session}" is in {store.url} already and is not the one in the file')

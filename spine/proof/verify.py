@@ -1,0 +1,356 @@
+"""Is this log what was recorded? (floor 13): chain, gaps, contents, requests, calls; told with the first bad seq.
+
+Everything is checked over stored bytes. What the check proves is consistency: a cut at the end, an old copy or a log
+rewritten as a whole shows only against a head that was noted elsewhere.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
+
+import attrs
+
+from spine.codec import row_hash
+from spine.errors import LogBroken, SpineError, UsageError, ValueRefused
+from spine.events import MessageCommitted, RecordedEvent, ToolCompleted, UnknownEvent
+from spine.exports import ExportReader, needed_contents
+from spine.log import LogReader
+from spine.rebuild import Rebuilder
+from spine.store import Row
+from spine.values import CallId, Digest, SessionId, decode, short
+
+__all__ = ["CheckedRequest", "Problem", "Verification", "parse_head", "verify"]
+
+Verdict = Literal["ok", "broken", "unproven"]
+MAX_PROBLEMS: Final = 1000
+_HEAD = re.compile(r"([0-9]{1,15}):([0-9a-f]{8,64})")
+_MALFORMED: Final = (KeyError, IndexError, AssertionError, AttributeError, TypeError, ValueError)
+"""What folding raises over a log whose hashes hold but whose facts contradict each other."""
+
+
+@attrs.frozen(kw_only=True)
+class Problem:
+    """Something that does not hold. `what` names the event, as `tool.completed t1s1c1`."""
+
+    seq: int
+    what: str
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class CheckedRequest:
+    """A request of the log: rebuilt and equal, different, or not to be judged because it rests on a bad event."""
+
+    step: str
+    seq: int
+    state: Literal["equal", "different", "rests"]
+    digest: str = ""
+    """The recorded one."""
+
+
+@attrs.frozen(kw_only=True)
+class Verification:
+    """What was found. `head` is the log's last event as read, (0, b"") when there is none."""
+
+    session: SessionId
+    events: int
+    head: tuple[int, bytes]
+    problems: tuple[Problem, ...] = ()
+    """In order of their seq; the chain's first."""
+    broken_at: int | None = None
+    """The first seq that the chain does not prove; None when it is whole."""
+    requests: tuple[CheckedRequest, ...] = ()
+    answered: int = 0
+    """Calls that were answered exactly once."""
+    contents: int = 0
+    """Contents beside the log that match their digests."""
+    unknown_types: Mapping[str, int] = attrs.field(factory=dict)
+    """Events of types not known here: `crm.ticket_linked of crm@1.4` to how many."""
+    unknown_fields: tuple[tuple[int, str], ...] = ()
+    """Fields that a newer version or another program wrote: seq and JSON path."""
+    unproven: str | None = None
+    """Why requests could not be rebuilt though nothing is broken; None when they were."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it holds; `unproven`: what was checked holds, and something could not be checked here."""
+        return "broken" if self.problems else "unproven" if self.unproven else "ok"
+
+
+def parse_head(text: str) -> tuple[int, str]:
+    """Read `41:9f1c6b02d7e8`: a seq and the beginning of its hash. Raises `UsageError`."""
+    found = _HEAD.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(f'head "{text}" is not of the form SEQ:HASH, at least 8 hexadecimal digits of the hash')
+    return int(found[1]), found[2]
+
+
+def verify(reader: LogReader, head: tuple[int, str] | None = None) -> Verification:
+    """Check a whole log, or an export; `head` is a seq and the beginning of a hash that were noted elsewhere.
+
+    Never raises for what is wrong with the log. Raises `SessionUnknown`, and what the store raises.
+    """
+    check = _Check(reader)
+    has_lost_all = isinstance(reader, ExportReader) and not reader.head[0]
+    try:
+        for row in () if has_lost_all else reader.rows():
+            check.row(row)
+    except LogBroken as error:
+        check.breaks(error.seq, "", error.message)
+    check.end(head)
+    return check.result()
+
+
+class _Check:
+    """The state of one verification; each row goes through chain, contents, and then its meaning."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+        self._prev = reader.genesis
+        self._last: Row | None = None
+        self._events = 0
+        self._problems: list[Problem] = []
+        self._broken_at: int | None = None
+        self._unproven: str | None = None
+        self._rebuilder = Rebuilder(reader.codec, reader.content)
+        self._requests: list[CheckedRequest] = []
+        self._asked: dict[CallId, int] = {}
+        self._answered: dict[CallId, int] = {}
+        self._contents: set[Digest] = set()
+        self._unknown_types: Counter[str] = Counter()
+        self._unknown_fields: list[tuple[int, str]] = []
+
+    # ----------------------------------------------------------------------------------------------------- findings
+
+    def problem(self, seq: int, what: str, text: str) -> None:
+        if len(self._problems) < MAX_PROBLEMS:
+            self._problems.append(Problem(seq=seq, what=what, text=text))
+
+    def breaks(self, seq: int, what: str, text: str) -> None:
+        self.problem(seq, what, text)
+        self._broken_at = seq if self._broken_at is None else min(self._broken_at, seq)
+
+    # --------------------------------------------------------------------------------------------------------- rows
+
+    def row(self, row: Row) -> None:
+        self._events += 1
+        self._chain(row)
+        self._beside(row)
+        if row.type == "model.requested" and (self._broken_at is not None or self._unproven):
+            self._requests.append(CheckedRequest(step=row.place or "?", seq=row.seq, state="rests"))
+        elif self._broken_at is None:
+            self._meaning(row)
+        self._prev, self._last = row.hash, row
+
+    def _chain(self, row: Row) -> None:
+        expected = 1 if self._last is None else self._last.seq + 1
+        if row.seq != expected:
+            text = f"it is missing; after seq {expected - 1} comes seq {row.seq} ({_name(row)})"
+            self.breaks(min(expected, row.seq), "", text)
+            return
+        actual = row_hash(self._prev, row)
+        if actual != row.hash:
+            text = f"its hash should be {short(row.hash)}, its content gives {short(actual)}"
+            self.breaks(row.seq, _name(row), text)
+
+    def _beside(self, row: Row) -> None:
+        for wanted in needed_contents(row):
+            if wanted in self._contents:
+                continue
+            try:
+                self._reader.content(wanted)
+                self._contents.add(wanted)
+            except LogBroken as error:
+                self.breaks(row.seq, _name(row), error.message)
+
+    def _meaning(self, row: Row) -> None:
+        try:
+            event = self._reader.codec.decode_row(self._reader.session, row, self._prev, self._reader.content)
+            if isinstance(event.data, UnknownEvent):
+                self._unknown(row, event)
+            else:
+                self._extra_fields(row, event)
+                self._calls(event)
+                self._rebuild(event)
+        except SpineError as error:
+            self.breaks(row.seq, _name(row), error.message)
+        except _MALFORMED as error:
+            self.breaks(row.seq, _name(row), f"it contradicts the events before it ({type(error).__name__}: {error})")
+
+    def _unknown(self, row: Row, event: RecordedEvent) -> None:
+        owner = row.origin or "a newer version"
+        self._unknown_types[f"{row.type} of {owner}"] += 1
+        if row.required or row.origin is None:
+            package = f"spine-{row.type.partition('.')[0]}" if row.origin else "a newer agent-spine"
+            text = f'seq {row.seq} has the required type "{row.type}" of {owner}; requests after it need {package}'
+            self._unproven = self._unproven or text
+
+    def _extra_fields(self, row: Row, event: RecordedEvent) -> None:
+        # Equal bytes mean that every field is known; the slow way is for the few other rows.
+        if row.data != self._reader.codec.encode_event(event.data).data:
+            self._unknown_fields.extend((row.seq, path) for path in self._reader.codec.unknown_fields(row))
+
+    def _calls(self, event: RecordedEvent) -> None:
+        data = event.data
+        if isinstance(data, MessageCommitted):
+            self._asked.update({call.id: event.seq for call in data.message.tool_calls})
+        elif isinstance(data, ToolCompleted):
+            self._answer(event.seq, data.call)
+        elif event.type == "model.requested":
+            for call in [call for call in self._asked if call not in self._answered]:
+                text = f"the request went out although call {call} (seq {self._asked[call]}) has no result"
+                self.problem(event.seq, f"{event.type} {event.place}", text)
+
+    def _answer(self, seq: int, call: CallId) -> None:
+        what = f"tool.completed {call}"
+        if call in self._answered:
+            self.problem(seq, what, f"the call was answered at seq {self._answered[call]} already")
+        elif call not in self._asked:
+            self.problem(seq, what, "no message asks for this call")
+        self._answered.setdefault(call, seq)
+
+    def _rebuild(self, event: RecordedEvent) -> None:
+        rebuilt = self._rebuilder.add(event)
+        if rebuilt is None:
+            return
+        step, recorded = event.place or "?", short(rebuilt.recorded)
+        state: Literal["equal", "different"] = "equal" if rebuilt.is_equal else "different"
+        self._requests.append(CheckedRequest(step=step, seq=event.seq, state=state, digest=rebuilt.recorded))
+        if not rebuilt.is_equal:
+            text = f"the rebuilt request has digest {short(rebuilt.digest)}, the one sent had {recorded}"
+            self.problem(event.seq, f"model.requested {step}", text)
+
+    # ---------------------------------------------------------------------------------------------------------- end
+
+    def end(self, noted: tuple[int, str] | None) -> None:
+        last = (self._last.seq, self._last.hash) if self._last else (0, b"")
+        if self._broken_at is None:
+            self._ending(last)
+        if noted is not None:
+            self._compare(noted, last)
+
+    def _ending(self, last: tuple[int, bytes]) -> None:
+        reader = self._reader
+        if isinstance(reader, ExportReader) and reader.torn:
+            self.breaks(last[0] + 1, "", f"the file is not whole: {reader.torn}")
+        elif isinstance(reader, ExportReader) and (reader.file.announced.seq, reader.file.announced.hash) != (
+            last[0],
+            last[1].hex(),
+        ):
+            self.breaks(last[0], "", f"the file's first line has the hash {reader.file.announced.hash[:8]} for its end")
+        elif reader.head != last and self._last is not None:
+            self.breaks(last[0] + 1, "", f"the log ends at seq {last[0]}, its head should be seq {reader.head[0]}")
+
+    def _compare(self, noted: tuple[int, str], last: tuple[int, bytes]) -> None:
+        seq, hash = noted
+        if seq > last[0]:
+            self.breaks(last[0] + 1, "", f"the log ends at seq {last[0]}, the noted head is seq {seq}: its end was cut")
+            return
+        row = next(iter(self._reader.rows(after=seq - 1, until=seq)), None)
+        if row is not None and not row.hash.hex().startswith(hash):
+            self.breaks(seq, _name(row), f"its hash is {row.hash.hex()[: len(hash)]}, the noted head has {hash}")
+
+    def result(self) -> Verification:
+        return Verification(
+            session=self._reader.session,
+            events=self._events,
+            head=(self._last.seq, self._last.hash) if self._last else (0, b""),
+            problems=tuple(sorted(self._problems, key=lambda problem: problem.seq)),
+            broken_at=self._broken_at,
+            requests=tuple(self._requests),
+            answered=len(self._answered),
+            contents=len(self._contents),
+            unknown_types=dict(self._unknown_types),
+            unknown_fields=tuple(self._unknown_fields),
+            unproven=self._unproven,
+        )
+
+
+def _name(row: Row) -> str:
+    """`tool.completed t1s1c1`: the type, and the call or place that it is about."""
+    try:
+        data: Any = decode(row.data)
+        call = data.get("call") or data.get("result", {}).get("call_id")
+    except (ValueRefused, AttributeError):
+        call = None
+    place = call if isinstance(call, str) else row.place
+    return f"{row.type} {place}" if place else row.type
+
+
+# ---------------------------------------------------------------------------------------------------------- in words
+
+
+def report(found: Verification) -> str:
+    """The verification in lines for people, without a newline at the end."""
+    lines = [*(_broken_lines(found) if found.problems else [_whole_line(found)]), *_notes(found)]
+    return "\n".join(lines)
+
+
+def _whole_line(found: Verification) -> str:
+    requests, calls = len(found.requests), found.answered
+    equal = sum(request.state == "equal" for request in found.requests)
+    parts = [f"{_count(found.events, 'event')} without gap", "chain whole"]
+    parts.append(
+        f"{_count(requests, 'request')} rebuilt, {_count(equal, 'digest')} equal" if requests else "no request"
+    )
+    parts.append(f"{_count(calls, 'call')} answered once" if calls else "no call")
+    if found.contents:
+        parts.append(f"{_count(found.contents, 'content')} beside the log")
+    return f"{found.session}  {'ok' if found.verdict == 'ok' else 'UNPROVEN'}  {' · '.join(parts)}"
+
+
+def _broken_lines(found: Verification) -> Iterable[str]:
+    first = next((p for p in found.problems if p.seq == found.broken_at), found.problems[0])
+    what = f" ({first.what})" if first.what else ""
+    yield f"{found.session}  BROKEN at seq {first.seq}{what}: {first.text}"
+    indent = " " * (len(found.session) + 2)
+    proven = (found.broken_at or found.events + 1) - 1
+    facts = [f"seq 1-{proven} are proven" if proven > 1 else f"seq {proven or 'none'} is proven"]
+    facts.append(_requests_text(found) if found.requests else "no request")
+    yield f"{indent}{'; '.join(facts)}"
+    others = [problem for problem in found.problems if problem is not first]
+    for problem in others[:10]:
+        yield f"{indent}also at seq {problem.seq}{f' ({problem.what})' if problem.what else ''}: {problem.text}"
+    if len(others) > 10:
+        yield f"{indent}and {len(others) - 10:,} more"
+
+
+def _requests_text(found: Verification) -> str:
+    groups = []
+    for state, words in (("equal", "equal"), ("different", "different"), ("rests", f"on seq {found.broken_at}")):
+        steps = [request.step for request in found.requests if request.state == state]
+        if steps:
+            verb = ("rest " if len(steps) > 1 else "rests ") if state == "rests" else ""
+            groups.append(f"{_steps(steps)} {verb}{words}")
+    return f"{_count(len(found.requests), 'request')}: {', '.join(groups)}"
+
+
+def _steps(steps: list[str]) -> str:
+    if len(steps) > 6:
+        return f"{steps[0]} to {steps[-1]}"
+    return " and ".join([", ".join(steps[:-1]), steps[-1]]) if len(steps) > 1 else steps[0]
+
+
+def _notes(found: Verification) -> Iterable[str]:
+    if found.unproven:
+        yield f"not rebuilt: {found.unproven}"
+    for name, number in found.unknown_types.items():
+        yield f"unknown type {name}: {_count(number, 'event')}"
+    for seq, path in found.unknown_fields[:10]:
+        yield f"unknown field {path} at seq {seq}"
+    if len(found.unknown_fields) > 10:
+        yield f"and {len(found.unknown_fields) - 10:,} more unknown fields"
+
+
+def head_note(found: Verification) -> str:
+    """The head, to be noted elsewhere, and what to do with it."""
+    seq, hash = found.head[0], found.head[1].hex()[:12]
+    return (
+        f"head {seq} {hash}…   note it elsewhere: a chain alone cannot show a cut at its end; "
+        f"then: spine verify {found.session} --head {seq}:{hash}"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
