@@ -7,7 +7,7 @@ from spine.projectors.html import to_html
 from spine.projectors.json import to_json
 from spine.projectors.log_lines import LogLine, log_lines
 from spine.projectors.markdown import to_markdown
-from spine.projectors.projector import Projector, fold, refuse_unknown
+from spine.projectors.projector import Projector, ViewingProjector, fold, refuse_unknown
 from spine.projectors.text import to_text
 from spine.projectors.transcript import SessionTranscript, Transcript
 from spine.projectors.usage import SessionUsage, UsageReport
@@ -24,6 +24,7 @@ __all__ = [
     "Transcript",
     "TurnEntry",
     "UsageReport",
+    "ViewingProjector",
     "describe",
     "fold",
     "log_lines",

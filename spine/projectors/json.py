@@ -8,36 +8,12 @@ from typing import Any
 
 import attrs
 
+from spine.codec import BLOCK_TAGS
 from spine.events import RecordedEvent
-from spine.messages import (
-    ArtifactRefBlock,
-    AudioBlock,
-    DocumentBlock,
-    ExtensionBlock,
-    ImageBlock,
-    JsonBlock,
-    RefusalBlock,
-    TextBlock,
-    ThinkingBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-)
 from spine.projectors.entries import Call, InputEntry, StepEntry, Told, TurnEntry
 from spine.projectors.phrases import clock
 
-_BLOCK_TYPES: Mapping[type, str] = {
-    TextBlock: "text",
-    JsonBlock: "json",
-    ThinkingBlock: "thinking",
-    RefusalBlock: "refusal",
-    ToolCallBlock: "tool_call",
-    ToolResultBlock: "tool_result",
-    ImageBlock: "image",
-    AudioBlock: "audio",
-    DocumentBlock: "document",
-    ArtifactRefBlock: "artifact_ref",
-    ExtensionBlock: "extension",
-}
+_BLOCK_TYPES: Mapping[type, str] = {kind: tag for tag, kind in BLOCK_TAGS.items()}
 _LEFT_OUT = frozenset(("provider_state",))
 
 

@@ -293,6 +293,24 @@ def test_calls_retries_and_what_failed_attempts_used_are_counted_apart() -> None
     )
 
 
+def test_what_a_failed_attempt_did_not_report_is_unknown() -> None:
+    log = Log("s")
+    log.add(requested(), "t1s1")
+    log.add(ModelAttemptFailed(attempt=1, failure=RATE_LIMIT, usage=Usage(input_tokens=7)), "t1s1")
+    log.add(TurnCancelled(), "t1")
+    assert transcript_of(log).text.endswith("turn t1 cancelled: 1 step, failed attempts used 7 in and unknown out")
+
+
+def test_a_step_refused_before_its_request_is_not_part_of_the_step_before() -> None:
+    log = Log("s")
+    log.step("Hm.")
+    log.add(StepFailed(failure=CUT), "t1s2")
+    assert transcript_of(log).text.split("\n\n")[1:] == [
+        "ASSISTANT t1s1\n    Hm.",
+        "ASSISTANT t1s2\n  ! step failed: stream_truncated: the stream ended",
+    ]
+
+
 def test_a_turn_that_failed_with_its_step_says_so_once() -> None:
     log = Log("s")
     log.turn()
