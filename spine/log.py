@@ -182,10 +182,14 @@ class SessionLog(LogReader):
         return lambda: self._observers.remove(observer) if observer in self._observers else None
 
     def load(self) -> None:
-        """Fold the stored events. Raises `EventUnknown` at a required event this installation does not know."""
+        """Fold the stored events.
+
+        Raises `EventUnknown` at an event that is not known here and may not be skipped: one of the core's, or one that
+        its plugin declared required.
+        """
         for event in self.read():
             if isinstance(event.data, UnknownEvent):
-                if event.required:
+                if event.required or event.origin is None:
                     raise EventUnknown(_unknown_text(event), seq=event.seq, hint=_unknown_hint(event))
                 continue
             try:
@@ -326,10 +330,12 @@ class SessionLog(LogReader):
 
 
 def _unknown_text(event: RecordedEvent) -> str:
-    package = f" of plugin {event.origin}, not installed" if event.origin else " of a newer version"
+    found = f'the type "{event.type}" version {event.version} of a newer runtime'
+    if event.origin:
+        found = f'the required type "{event.type}" of plugin {event.origin}, not installed'
     return (
         f"{event.session} opens read-only up to seq {event.seq - 1}: "
-        f'seq {event.seq} has the required type "{event.type}"{package}; log, verify, export work'
+        f"seq {event.seq} has {found}; log, verify, export work"
     )
 
 

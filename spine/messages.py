@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import attrs
 
-from spine.values import EMPTY_OBJECT, CallId, Digest, Json, JsonObject, freeze, freeze_object
+from spine.values import EMPTY_OBJECT, CallId, Digest, Json, JsonObject, as_tuple, freeze, freeze_object
 
 __all__ = [
     "ArtifactRefBlock",
@@ -166,7 +166,7 @@ class ToolResultBlock:
 
     call_id: CallId
     name: str
-    content: tuple[ResultContent, ...] = ()
+    content: tuple[ResultContent, ...] = attrs.field(default=(), converter=as_tuple)
     is_error: bool = False
     provider_state: ProviderState | None = None
 
@@ -210,7 +210,7 @@ class Message:
     """
 
     role: Role = "assistant"
-    content: tuple[ContentBlock, ...] = ()
+    content: tuple[ContentBlock, ...] = attrs.field(default=(), converter=as_tuple)
     kind: MessageKind | None = None
     origin: Origin | None = None
     metadata: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)

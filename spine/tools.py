@@ -6,7 +6,7 @@ from typing import Any, Literal
 import attrs
 
 from spine.messages import ResultContent, ToolCallBlock
-from spine.values import EMPTY_OBJECT, CallId, JsonObject, freeze_object
+from spine.values import EMPTY_OBJECT, CallId, JsonObject, as_tuple, freeze_object
 
 __all__ = [
     "Approval",
@@ -56,7 +56,7 @@ class ToolOutcome:
     """What came back from one call. `duration_s` is None when nothing ran."""
 
     status: ToolStatus = "ok"
-    content: tuple[ResultContent, ...] = ()
+    content: tuple[ResultContent, ...] = attrs.field(default=(), converter=as_tuple)
     error: ToolError | None = None
     truncated: bool = False
     duration_s: float | None = None

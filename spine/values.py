@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NewType, NoReturn
 
@@ -142,6 +142,15 @@ def _freeze_items(value: Mapping[Any, Any], depth: int, path: str, replaced: lis
             raise ValueRefused(f"key {key!r} at {path} is no text", path=path)
         clean = _freeze_text(key, path, replaced)
         yield clean, _freeze(item, depth + 1, f"{path}.{clean}", replaced)
+
+
+def as_tuple(value: Iterable[Any]) -> tuple[Any, ...]:
+    """A collection as it stands in a frozen value. Raises `ValueRefused` for text, which would fall into letters."""
+    if type(value) is tuple:
+        return value
+    if isinstance(value, (str, bytes)):
+        raise ValueRefused(f"a collection was wanted, found {type(value).__name__}")
+    return tuple(value)
 
 
 def thaw(value: Any) -> Any:

@@ -8,7 +8,7 @@ import attrs
 from spine.errors import RouteUnknown
 from spine.messages import Message, SystemBlock
 from spine.tools import ServerTool, ToolDefinition
-from spine.values import EMPTY_OBJECT, JsonObject, StepId, freeze_object
+from spine.values import EMPTY_OBJECT, JsonObject, StepId, as_tuple, freeze_object
 
 __all__ = ["ModelRequest", "ResponseFormat", "Route", "Thinking", "ToolChoice"]
 
@@ -52,6 +52,10 @@ class ResponseFormat:
     strict: bool = True
 
 
+def _immutable(messages: Sequence[Message]) -> Sequence[Message]:
+    return tuple(messages) if isinstance(messages, list) else messages
+
+
 @attrs.frozen(kw_only=True)
 class ModelRequest:
     """One request of one step. None in a parameter leaves it to the provider.
@@ -61,15 +65,15 @@ class ModelRequest:
 
     route: Route
     step: StepId
-    system: tuple[SystemBlock, ...] = ()
-    messages: Sequence[Message] = ()
-    tools: tuple[ToolDefinition | ServerTool, ...] = ()
+    system: tuple[SystemBlock, ...] = attrs.field(default=(), converter=as_tuple)
+    messages: Sequence[Message] = attrs.field(default=(), converter=_immutable)
+    tools: tuple[ToolDefinition | ServerTool, ...] = attrs.field(default=(), converter=as_tuple)
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
-    stop_sequences: tuple[str, ...] = ()
+    stop_sequences: tuple[str, ...] = attrs.field(default=(), converter=as_tuple)
     seed: int | None = None
     thinking: Thinking | None = None
     response_format: ResponseFormat | None = None
