@@ -5,12 +5,15 @@ built on them: asyncio, trio, httpx, requests. An event loop written in C is cau
 """
 
 import asyncio
+import inspect
 import ipaddress
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
+
+import anyio
 
 from spine.errors import NetworkBlocked
 
@@ -22,12 +25,18 @@ _BELOW: Final = frozenset(
 """Packages that connect on behalf of others: the one above them is named."""
 
 
+_LOOPS: Final = frozenset((("asyncio.events", "_run"), ("trio._core._run", "unrolled_run")))
+"""Functions that run a task's next step: below them stands whoever runs the loop, not who wanted the connection."""
+
+
 @contextmanager
 def blocked_network() -> Iterator[None]:
     """Raise `NetworkBlocked` at every connection to another machine, in all threads, until the block is left."""
     with ExitStack() as patches:
         for holder, name, guard in _GUARDS:
             patches.enter_context(_patched(holder, name, guard))
+        if "trio" in sys.modules:
+            patches.enter_context(_patched(sys.modules["trio"], "open_tcp_stream", _guard_async_connect))
         yield
 
 
@@ -74,11 +83,14 @@ def _is_numeric(host: Any) -> bool:
 
 
 def _caller() -> str | None:
-    """The package that wanted the connection; None in a thread that does not show it."""
+    """The package that wanted the connection; None in a thread or a task of its own, which does not show it."""
     frame = sys._getframe(1)
     while frame is not None:
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if frame.f_globals.get("__name__") != __name__ and package not in _BELOW:
+        module = str(frame.f_globals.get("__name__", ""))
+        package = module.partition(".")[0]
+        if (module, frame.f_code.co_name) in _LOOPS:
+            return None
+        if module != __name__ and package not in _BELOW:
             return package
         frame = frame.f_back  # type: ignore[assignment]
     return None
@@ -121,10 +133,23 @@ def _guard_loop_lookup(original: Callable[..., Any]) -> Callable[..., Any]:
     return getaddrinfo
 
 
+def _guard_async_connect(original: Callable[..., Any]) -> Callable[..., Any]:
+    # These connect in tasks of their own: an error from there would come in a group, and without a name.
+    bind = inspect.signature(original).bind
+
+    def connect(*positional: Any, **named: Any) -> Any:
+        host, port = [*bind(*positional, **named).arguments.values()][:2]
+        _check(str(host), port)
+        return original(*positional, **named)
+
+    return connect
+
+
 _GUARDS: Final[tuple[tuple[Any, str, Callable[[Any], Any]], ...]] = (
     (socket.socket, "connect", _guard_connect),
     (socket.socket, "connect_ex", _guard_connect),
     (socket.socket, "sendto", _guard_sendto),
     (socket, "getaddrinfo", _guard_lookup),
     (asyncio.BaseEventLoop, "getaddrinfo", _guard_loop_lookup),
+    (anyio, "connect_tcp", _guard_async_connect),
 )

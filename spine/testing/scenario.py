@@ -7,7 +7,7 @@ from typing import Literal
 import attrs
 
 from spine.testing.script import Entry
-from spine.values import EMPTY_OBJECT, Json, JsonObject
+from spine.values import EMPTY_OBJECT, Json, JsonObject, freeze, freeze_object
 
 __all__ = [
     "AgentSpec",
@@ -79,9 +79,9 @@ class ToolSpec:
 
     name: str
     description: str = ""
-    parameters: JsonObject = EMPTY_OBJECT
+    parameters: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
     """A JSON Schema object."""
-    options: JsonObject = EMPTY_OBJECT
+    options: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
     """`effect`, `parallel`, `approval`, `approval_reason`, `timeout_s`, `max_result_bytes`, as given."""
 
 
@@ -91,7 +91,7 @@ class AgentSpec:
 
     model: str
     tools: tuple[str | ToolSpec, ...] = ()
-    options: JsonObject = EMPTY_OBJECT
+    options: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
     """`name`, `instructions`, `steps`, `max_output_tokens`, `temperature`, as given."""
 
 
@@ -102,7 +102,7 @@ class SectionSpec:
     name: str
     text: str
     scope: str | None = None
-    options: JsonObject = EMPTY_OBJECT
+    options: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
     """`order`, `priority`, `dynamic`, as given."""
 
 
@@ -122,7 +122,7 @@ class ToolAnswer:
     """
 
     is_own: bool = False
-    returns: Json = None
+    returns: Json = attrs.field(default=None, converter=freeze)
     raises: tuple[str, str] | None = None
     """Class name and message of an exception."""
     delay_s: float = 0.0
@@ -211,8 +211,8 @@ class Scenario:
     deps: str | None = None
     """`module:attribute` of what tools get as `context.deps`; called when it is a function or a class."""
     scope: str | None = None
-    metadata: JsonObject = EMPTY_OBJECT
-    variables: JsonObject = EMPTY_OBJECT
+    metadata: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
+    variables: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
 
     @property
     def snapshot(self) -> Path:

@@ -152,6 +152,23 @@ INPUT: Final = Tagged(
 )
 
 
+class _Inputs:
+    """All inputs: there is one, and the first is a user's."""
+
+    _list = ListOf(INPUT, at_least=1)
+
+    def read(self, node: Node, source: Source) -> tuple[Any, ...]:
+        """The inputs."""
+        inputs = self._list.read(node, source)
+        if not isinstance(inputs[0], UserInput):
+            raise source.error(node, f"inputs begin with a user's; found {next(iter(node.value[0].value))}")
+        return inputs
+
+    def schema(self) -> dict[str, Any]:
+        """A list of inputs."""
+        return self._list.schema()
+
+
 # ------------------------------------------------------------------------------------------------ agent and tools
 
 
@@ -335,7 +352,7 @@ SCENARIO: Final = Shape(
         "variables": Field(_OBJECT, "For prompt sections."),
         "sections": Field(ListOf(_SECTION), "Prompt sections beside the agent's own."),
         "models": Field(MapOf(_MODEL), "What the catalogue knows, by provider:name."),
-        "inputs": Field(ListOf(INPUT, at_least=1), "What comes in, in order.", required=True),
+        "inputs": Field(_Inputs(), "What comes in, in order.", required=True),
         "model": Field(ListOf(ENTRY), "The script: one entry for each attempt, in order.", required=True),
         "tools": Field(
             MapOf(OneOrMore(_ANSWER)),

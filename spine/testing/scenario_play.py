@@ -103,6 +103,7 @@ class Play:
                 await leave.wait()
                 if not crash.is_over:
                     self._look(runtime)
+                if fault is None or not crash.is_over or fault.do == "crash":
                     group.cancel_scope.cancel()
         except* ProcessDied:
             pass
@@ -137,8 +138,9 @@ class Play:
             variables=scenario.variables,
             reference=self._agent if isinstance(self._agent, str) else None,
         )
-        if self._ends and self._ends[-1][1] == 0:
+        if self._ends:
             self._ends[-1] = (self._ends[-1][0], session.log.seq + 1)
+            self._model.rewind(sum(map(_ends_attempt, session.log.read())))
         return session
 
     def _answering(self, agent: Agent, runtime: Runtime, stage: Stage) -> Agent:
@@ -225,13 +227,15 @@ class Play:
         """Give the next decision to the approval that is open for its tool; False when there is none left."""
         approvals = session.log.status.approvals.values()
         given = sum(approval.decision is not None for approval in approvals)
+        waiting = [approval.request for approval in approvals if approval.decision is None and not approval.used]
+        names = ", ".join(request.name for request in waiting)
         if given == len(self.scenario.approvals):
+            if self._position < len(self.scenario.inputs):
+                self.problems.append(f"input {self._position + 1} came too early: a person is asked about {names}")
             return False
         decision: Decision = self.scenario.approvals[given]
-        waiting = [approval.request for approval in approvals if approval.decision is None and not approval.used]
         wanted = next((request for request in waiting if request.name == decision.call), None)
         if wanted is None:
-            names = ", ".join(request.name for request in waiting)
             self.problems.append(f"approval {given + 1} is about {decision.call}; a person is asked about {names}")
             return False
         decide = session.approve if decision.decide == "approve" else session.deny
@@ -273,6 +277,12 @@ class Play:
         left = self.scenario.faults[len(self._ends) :]
         found.extend(f"the fault at {fault.at.event} never struck" for fault in left)
         return found
+
+
+def _ends_attempt(event: RecordedEvent) -> bool:
+    """Whether an attempt of the model ended here; one that a crash swallowed never did."""
+    cancelled = event.type == "message.interrupted" and event.data.cause == "cancelled"
+    return cancelled or event.type in ("message.committed", "model.attempt_failed")
 
 
 def _is_moment(fault: Fault | None) -> Callable[[Row], bool]:

@@ -168,6 +168,8 @@ def _report(result: ScenarioResult) -> Iterator[str]:
         return
     place = result.path.name if result.line is None else f"{result.path.name}:{result.line}"
     first, *others = [line for problem in result.problems for line in problem.split("\n")]
+    if first.startswith(f"{result.path.name}:"):  # the reader's message says the place itself
+        place, _, first = first.partition(": ")
     yield f"FAIL  {place:<24}  {first}"
     yield from (f"        {line}".rstrip() for line in others)
     if result.store is not None:

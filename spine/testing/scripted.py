@@ -142,6 +142,10 @@ class ScriptedAdapter:
                 )
             self._items.append(prepare(item) if isinstance(item, Entry) else item)
 
+    def rewind(self, ended: int) -> None:
+        """Go back to where `ended` attempts had ended: what a crash swallowed is answered again. Never goes forward."""
+        self._position = min(self._position, ended)
+
     def left_over(self) -> tuple[ScriptItem, ...]:
         """The entries that nobody has asked for yet."""
         return tuple(item.entry if isinstance(item, _Prepared) else item for item in self._items[self._position :])

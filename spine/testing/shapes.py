@@ -251,9 +251,17 @@ class ByType:
 
     def schema(self) -> Schema:
         """Any of the kinds."""
-        return {"anyOf": [kind.schema() for kind in self.kinds.values()]}
+        return {"anyOf": [{"type": _JSON_TYPES[each], **kind.schema()} for each, kind in self.kinds.items()]}
 
 
+_JSON_TYPES: Final[Mapping[type, str]] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    dict: "object",
+    tuple: "array",
+}
 _TYPE_WORDS: Final[Mapping[type, str]] = {
     bool: "true or false",
     int: "a whole number",

@@ -77,7 +77,8 @@ def parse(text: str | bytes, source: Source) -> Node:
 
 def _problem(error: Any) -> str:
     """`while parsing a block mapping: expected <block end>, but found '-'`"""
-    return ": ".join(part for part in (error.context, error.problem) if part) or "not readable as YAML"
+    text = ": ".join(part for part in (error.context, error.problem) if part) or "not readable as YAML"
+    return f"{text}; quote a text that holds ?" if text.endswith("got '?'") else text
 
 
 def _at(mark: Any, value: Any = None) -> Node:

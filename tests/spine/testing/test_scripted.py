@@ -43,9 +43,15 @@ def with_result(step: str, *, is_error: bool = False) -> ModelRequest:
     return request(step=step).evolve(messages=(user_message("Hello"), Message(role="tool", content=(block,))))
 
 
-async def items(adapter: ScriptedAdapter, asked: ModelRequest | None = None) -> list[Any]:
+async def items(
+    adapter: ScriptedAdapter, asked: ModelRequest | None = None, *, into: list[Any] | None = None
+) -> list[Any]:
+    """What one attempt gives; `into` has it also when the attempt fails."""
+    given: list[Any] = [] if into is None else into
     async with aclosing(adapter.stream(asked or request())) as stream:
-        return [item async for item in stream]
+        async for item in stream:
+            given.append(item)
+    return given
 
 
 # ---------------------------------------------------------------------------------------------------------- playing
@@ -101,20 +107,17 @@ async def test_usage_that_is_not_given_is_not_reported() -> None:
 
 
 async def test_a_failure_comes_after_what_stands_before_it() -> None:
-    adapter, seen = ScriptedAdapter(say("Here is") + fail("connection", message="reset")), []
+    seen: list[Any] = []
     with pytest.raises(ProviderError, match="reset") as caught:
-        async with aclosing(adapter.stream(request())) as stream:
-            async for item in stream:
-                seen.append(item)
+        await items(ScriptedAdapter(say("Here is") + fail("connection", message="reset")), into=seen)
     assert seen == [TextDelta(0, "Here"), TextDelta(0, " is")]
     assert caught.value.category == "connection"
 
 
 async def test_failed_attempts_may_report_usage() -> None:
-    adapter, seen = ScriptedAdapter(fail("overloaded") + usage(input_tokens=9)), []
+    seen: list[Any] = []
     with pytest.raises(ProviderError):
-        async for item in adapter.stream(request()):
-            seen.append(item)
+        await items(ScriptedAdapter(fail("overloaded") + usage(input_tokens=9)), into=seen)
     assert seen == [UsageReported(Usage(input_tokens=9))]
 
 
