@@ -15,26 +15,22 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spine.llm.assemble import Assembler
 from spine.llm.catalogue import Traits
 from spine.llm.chunks import (
     BlockAdded,
     BlockEnded,
-    Chunk,
     ProviderEvent,
     RefusalDelta,
-    ResponseStarted,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
     ToolCallStarted,
-    UsageReported,
 )
-from spine.llm.errors import Category, ProviderError, provider_error
+from spine.llm.errors import Category, provider_error
 from spine.llm.response import ModelResponse, StopReason
 from spine.llm.usage import Usage
-from spine.messages import ContentBlock, Origin, ProviderState
-from spine.wire import WireLimits
+from spine.messages import ContentBlock
+from spine.wire import Draft, WireLimits, not_ours, out_of_place, settled, truncated
 from spine_openai_chat.additions import Additions
 from spine_openai_chat.calls import Call, CallTable, arguments_text
 from spine_openai_chat.errors import stream_error
@@ -62,7 +58,6 @@ FAILED_FINISHES: Mapping[str, Category] = {
     "insufficient_system_resource": "overloaded",  # DeepSeek
     "network_error": "server_error",  # Z.ai
 }
-_NORMAL = frozenset(("end_turn", "tool_use", "stop_sequence", "unknown"))
 
 
 class State(enum.Enum):
@@ -75,23 +70,17 @@ class State(enum.Enum):
 
 
 class Answer:
-    """One answer in the making. `out` takes the chunks; `additions` collects what is no delta of a block."""
+    """One answer in the making. `draft` takes the chunks; `additions` collects what is no delta of a block."""
 
     def __init__(self, traits: Traits, limits: WireLimits) -> None:
         self.state = State.WAITING
-        self.out: list[Chunk] = []
+        self.draft = Draft(NAME, traits, limits)
         self.additions = Additions()
-        self.usage: Usage | None = None
-        self.is_named = False
         self._rules = RULES[State.WAITING]
         self._traits = traits
-        self._limits = limits
-        self._message = Assembler()
-        self._add = self._message.add
-        self.has_begun = False
+        self._emit = self.draft.emit
         self._kind: type | None = None
         self._index = -1
-        self._last_index = -1
         self._first: dict[type, int] = {}
         self._states: dict[int, dict[str, Any]] = {}
         self._calls = CallTable()
@@ -106,43 +95,19 @@ class Answer:
         """Take one wire event. Raises `protocol_error` for one that has no place in the present state."""
         rule = self._rules.get(event)
         if rule is None:
-            raise provider_error("protocol_error", f"the provider sent {event} {self.state.value}")
+            raise out_of_place(event, self.state.value)
         rule(self, value)
 
     def response(self) -> ModelResponse:
         """The response. Raises `stream_truncated` when no ending was seen."""
         if not self.is_complete:
-            raise self.truncated()
-        traits, message = self._traits, self._message
-        origin = Origin(
-            protocol=NAME,
-            route=f"{traits.provider}:{traits.model}",
-            model=message.model,
-            response_id=message.response_id,
-        )
-        return ModelResponse(
-            message=message.message(origin),
-            stop_reason=self._stop_reason(),
-            raw_stop_reason=self._finish_reason,
-            usage=self.usage or Usage(),
-            model=message.model,
-            response_id=message.response_id,
-        )
-
-    def truncated(self) -> ProviderError:
-        """What an answer is that stops here."""
-        return provider_error("stream_truncated", f"the answer stopped {self.state.value}, without its end")
+            raise truncated(self.state.value)
+        return self.draft.response(self._stop_reason(), self._finish_reason)
 
     # ------------------------------------------------------------------------------------------- content
 
     def _named(self, names: tuple[str | None, str | None]) -> None:
-        """Model and response id: the first of each that is not empty counts (Azure opens with empty ones)."""
-        message = self._message
-        started = ResponseStarted(message.model or names[0], message.response_id or names[1])
-        if not self.has_begun or (started.model, started.response_id) != (message.model, message.response_id):
-            self.has_begun = True
-            self._emit(started)
-        self.is_named = bool(started.model and started.response_id)
+        self.draft.name(*names)
 
     def _unknown(self, payload: dict[str, Any]) -> None:
         """Something additive that no rule knows: told to whoever debugs, part of nothing."""
@@ -152,23 +117,13 @@ class Answer:
         self.state = state
         self._rules = RULES[state]
 
-    def _emit(self, chunk: Chunk) -> None:
-        self.out.append(chunk)
-        self._add(chunk)
-
     def _piece(self, kind: type, text: str) -> None:
         if self._kind is not kind:
-            self._index = self._next_index()
+            self._index = self.draft.next_index()
             self._kind = kind
             self._first.setdefault(kind, self._index)
             self._enter(State.ANSWERING)
         self._emit(kind(self._index, text))
-
-    def _next_index(self) -> int:
-        self._last_index += 1
-        if self._last_index >= self._limits.blocks:
-            raise provider_error("protocol_error", f"the answer has more than {self._limits.blocks} blocks")
-        return self._last_index
 
     def _text(self, text: str) -> None:
         self._piece(TextDelta, text)
@@ -189,7 +144,7 @@ class Answer:
     def _block(self, block: ContentBlock) -> None:
         self._kind = None
         self._enter(State.ANSWERING)
-        self._emit(BlockAdded(self._next_index(), block))
+        self._emit(BlockAdded(self.draft.next_index(), block))
 
     def _take_calls(self, items: Any) -> None:
         if not isinstance(items, list):
@@ -214,10 +169,7 @@ class Answer:
 
     def _grow(self, call: Call, piece: str) -> None:
         call.size += len(piece)
-        if call.size > self._limits.arguments_chars:
-            raise provider_error(
-                "protocol_error", f"the arguments of a call are longer than {self._limits.arguments_chars} characters"
-            )
+        self.draft.check_arguments(call.size)
 
     def _call(self, item: dict[str, Any]) -> None:
         function = item.get("function") or item.get("custom") or {}
@@ -236,11 +188,10 @@ class Answer:
             self._pass_on(call)
 
     def _open_call(self, item: dict[str, Any]) -> Call:
-        if len(self._calls.calls) >= self._limits.calls:
-            raise provider_error("protocol_error", f"the answer has more than {self._limits.calls} calls")
+        self.draft.count_call()
         self._kind = None
         self._enter(State.ANSWERING)
-        call = Call(self._next_index())
+        call = Call(self.draft.next_index())
         self._calls.open(item, call)
         return call
 
@@ -271,10 +222,7 @@ class Answer:
         call.sent = len(call.pieces)
 
     def _take_usage(self, raw: Any) -> None:
-        usage = read_usage(raw) if isinstance(raw, dict) else Usage(malformed=True)
-        if usage != self.usage:
-            self.usage = usage
-            self._emit(UsageReported(usage))
+        self.draft.report(read_usage(raw) if isinstance(raw, dict) else Usage(malformed=True))
 
     # --------------------------------------------------------------------------------------------- endings
 
@@ -293,12 +241,10 @@ class Answer:
         self._enter(State.ENDED)
 
     def _end_blocks(self) -> None:
-        traits, first = self._traits, self._first
+        first = self._first
         states = self.additions.states(self._states, thinking=first.get(ThinkingDelta), text=first.get(TextDelta))
         for index, data in states.items():
-            self._emit(
-                BlockEnded(index, ProviderState(protocol=NAME, provider=traits.provider, model=traits.model, data=data))
-            )
+            self._emit(BlockEnded(index, self.draft.state(data)))
 
     def _finished_again(self, reason: Any) -> None:
         if str(reason) != self._finish_reason:
@@ -309,14 +255,14 @@ class Answer:
     def _done_early(self, _: Any) -> None:
         """`[DONE]` without finish_reason ends text; calls only where the target is known to end like that."""
         if self._calls and self._traits.terminal != "done":
-            raise self.truncated()
+            raise truncated(self.state.value)
         if not self._calls and TextDelta not in self._first:
-            raise self.truncated()
+            raise truncated(self.state.value)
         self.finished(None)
         self._close(None)
 
     def _done_first(self, _: Any) -> None:
-        raise self.truncated()
+        raise truncated(self.state.value)
 
     def _close(self, _: Any) -> None:
         self._enter(State.CLOSED)
@@ -324,7 +270,7 @@ class Answer:
 
     def emit_additions(self) -> None:
         for block in self.additions.take():
-            self._emit(BlockAdded(self._next_index(), block))
+            self._emit(BlockAdded(self.draft.next_index(), block))
 
     def _fail(self, payload: Any) -> None:
         usage = payload.get("usage")
@@ -333,12 +279,7 @@ class Answer:
         raise stream_error(payload)
 
     def _stop_reason(self) -> StopReason:
-        """Calls decide: with whole calls, any normal ending is `tool_use`; without one, `tool_use` says nothing."""
-        reason = STOP_REASONS.get(self._finish_reason or "", "unknown")
-        if self._calls:
-            return "tool_use" if reason in _NORMAL else reason
-        if reason == "tool_use":
-            return "unknown"
+        reason = settled(STOP_REASONS.get(self._finish_reason or "", "unknown"), has_calls=bool(self._calls))
         is_refused = RefusalDelta in self._first and TextDelta not in self._first
         return "refusal" if reason == "end_turn" and is_refused else reason
 
@@ -369,11 +310,6 @@ RULES: Mapping[State, Mapping[str, Rule]] = MappingProxyType(
     }
 )
 """What each wire event does in each state; a pair that is absent is a protocol error."""
-
-
-def not_ours(what: str) -> ProviderError:
-    """The error of an answer that is not of this protocol."""
-    return provider_error("protocol_error", f"the provider answered with {what}")
 
 
 def _id_text(value: Any) -> str | None:

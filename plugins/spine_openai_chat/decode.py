@@ -1,127 +1,51 @@
 """Chat Completions answers to neutral chunks and one response, sans-IO: the outer layers.
 
-Layers: bytes, then event-stream events or one JSON body (told apart by the first byte that is no blank: content types
-lie), then `chat.completion(.chunk)` objects, then wire events, which `answer.Answer` turns into chunks. Only choice 0
-is read. Unknown members are ignored; what the provider ran or added itself is carried in `extension` blocks.
+Layers: bytes, then event-stream events or one JSON body (`spine.wire.BodyDecoder`), then `chat.completion(.chunk)`
+objects, then wire events, which `answer.Answer` turns into chunks. Only choice 0 is read. Unknown members are ignored;
+what the provider ran or added itself is carried in `extension` blocks.
 
 Not done here: repairing arguments, splitting `<think>` tags out of text, guessing a vendor.
 Sources: the OpenAI reference of chat completions and streaming, read 2026-11-30; quirks are pinned by recorded answers.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from spine.llm.catalogue import Traits
-from spine.llm.chunks import Chunk
-from spine.llm.errors import ProviderError, provider_error
-from spine.llm.response import ModelResponse
-from spine.wire import EventStream, WireLimits, from_json
+from spine.llm.errors import provider_error
+from spine.wire import BodyDecoder, WireLimits, from_json, not_ours
 from spine_openai_chat.additions import parts_of
-from spine_openai_chat.answer import Answer, State, not_ours
+from spine_openai_chat.answer import Answer, State
 
-_BLANKS = b" \t\r\n\xef\xbb\xbf"
 _ADDED = frozenset(("x_groq", "citations", "search_results"))
 
 
-class ChatDecoder:
-    """Decoder of one 200 response (`spine.llm.protocols.Decoder`)."""
+def chat_decoder(traits: Traits, limits: WireLimits | None = None) -> BodyDecoder:
+    """A fresh decoder of one 200 response."""
+    limits = limits or WireLimits()
+    return BodyDecoder(ChatReading(traits, limits), limits)
 
-    def __init__(self, traits: Traits, limits: WireLimits | None = None) -> None:
-        self.error: ProviderError | None = None
-        self._limits = limits = limits or WireLimits()
+
+class ChatReading:
+    """Reads `chat.completion(.chunk)` objects (`spine.wire.Reading`)."""
+
+    def __init__(self, traits: Traits, limits: WireLimits) -> None:
         self._answer = Answer(traits, limits)
         self._apply = self._answer.apply
-        self._read: Callable[[bytes], None] = self._sniff
-        self._events = EventStream(limits)
-        self._body: list[bytes] = []
-        self._body_bytes = 0
-        self._is_over = False
+        self.draft = self._answer.draft
+        self.response = self._answer.response
 
     @property
     def is_done(self) -> bool:
         """Whether `[DONE]` was seen."""
         return self._answer.state is State.CLOSED
 
-    def feed(self, data: bytes) -> tuple[Chunk, ...]:
-        """Take the next bytes of the body; `b""` ends it. See `spine.llm.protocols.Decoder`."""
-        if self.error is not None:
-            raise self.error
-        out = self._answer.out = []
-        try:
-            if data:
-                self._read(data)
-            else:
-                self._end()
-        except ProviderError as error:
-            self.error = error
-            if not out:
-                raise
-        return tuple(out)
-
-    def finish(self) -> ModelResponse:
-        """The response, or the reason why there is none."""
-        if self.error is None and not self._is_over:
-            self.feed(b"")
-        if self.error is not None:
-            raise self.error
-        try:
-            return self._answer.response()
-        except ProviderError as error:
-            self.error = error
-            raise
-
-    # ---------------------------------------------------------------------------------------------- bytes
-
-    def _sniff(self, data: bytes) -> None:
-        """Find out what kind of body this is; OpenRouter sends blanks for minutes before a JSON body."""
-        data = data.lstrip(_BLANKS)
-        if not data:
-            return
-        if data[:1] in (b"{", b"["):
-            self._read = self._hold
-        elif data[:1] == b"<":
-            raise not_ours("a page")
-        else:
-            self._read = self._stream
-        self._read(data)
-
-    def _hold(self, data: bytes) -> None:
-        self._body.append(data)
-        self._body_bytes += len(data)
-        if self._body_bytes > self._limits.response_bytes:
-            raise provider_error(
-                "protocol_error", f"the JSON answer is longer than {self._limits.response_bytes} bytes"
-            )
-
-    def _stream(self, data: bytes) -> None:
-        for name, text in self._events.feed(data):
-            self._event(name, text)
-
-    def _end(self) -> None:
-        if self._is_over:
-            return
-        self._is_over = True
-        if self._body:
-            self._whole(from_json(b"".join(self._body)))
-        else:
-            self._last_events()
+    def ended(self) -> None:
+        """The body is over: what was collected becomes blocks."""
         if self._answer.is_complete:
             self._answer.emit_additions()
 
-    def _last_events(self) -> None:
-        """An event without its blank line is taken; half a line at the end of a cut stream is no broken JSON."""
-        try:
-            for name, text in self._events.finish():
-                self._event(name, text)
-        except ProviderError as error:
-            if error.category != "protocol_error":
-                raise
-        if self._events.ignored and not self._answer.has_begun:
-            raise not_ours("text that is neither JSON nor an event stream")
-
-    # --------------------------------------------------------------------------------------------- objects
-
-    def _event(self, name: str, data: bytes) -> None:
+    def event(self, name: str, data: bytes) -> None:
+        """Take one event of the stream."""
         if data == b"[DONE]":
             self._apply("done", None)
         elif data:
@@ -135,7 +59,7 @@ class ChatDecoder:
         choices = payload.get("choices")
         if payload.get("error") or is_error or (choices is None and _is_error(payload)):
             self._apply("error", payload)
-        if not self._answer.is_named:
+        if not self.draft.is_named:
             self._apply("named", (_text(payload.get("model")), _text(payload.get("id"))))
         if choices:
             choice = choices[0] if type(choices) is list else None
@@ -151,7 +75,7 @@ class ChatDecoder:
         if not _ADDED.isdisjoint(payload):
             self._added(payload)
 
-    def _whole(self, payload: Any) -> None:
+    def whole(self, payload: Any) -> None:
         """A `chat.completion`, which is whole as soon as it parses: its ending needs no marker."""
         if type(payload) is not dict:
             payload = {"error": payload[0].get("error")} if _is_listed_error(payload) else None
@@ -223,7 +147,7 @@ class ChatDecoder:
         if isinstance(vendor, dict):
             if vendor.get("error"):
                 self._apply("error", {"error": vendor["error"]})
-            if vendor.get("usage") and self._answer.usage is None:
+            if vendor.get("usage") and self.draft.usage is None:
                 self._apply("usage", vendor["usage"])
         self._answer.additions.from_object(payload)
 

@@ -6,9 +6,9 @@ from spine.llm.catalogue import Traits
 from spine.llm.errors import ProviderError
 from spine.llm.protocols import Body
 from spine.llm.request import ModelRequest
-from spine.wire import WireLimits
+from spine.wire import BodyDecoder, WireLimits
 from spine_openai_chat.answer import NAME
-from spine_openai_chat.decode import ChatDecoder
+from spine_openai_chat.decode import chat_decoder
 from spine_openai_chat.encode import ChatEncoder
 from spine_openai_chat.errors import classify
 
@@ -30,9 +30,9 @@ class OpenAIChat:
         """The body of a POST to `/chat/completions`."""
         return self._encoder.encode(request, traits)
 
-    def decoder(self, traits: Traits, headers: Mapping[str, str]) -> ChatDecoder:
+    def decoder(self, traits: Traits, headers: Mapping[str, str]) -> BodyDecoder:
         """A fresh decoder; headers tell it nothing, content types lie."""
-        return ChatDecoder(traits, self._limits)
+        return chat_decoder(traits, self._limits)
 
     def classify(self, status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> ProviderError:
         """Read an error answer."""

@@ -23,7 +23,7 @@ from spine.llm.errors import ProviderError
 from spine.llm.response import ModelResponse
 from spine.wire import WireLimits, decode_captured
 from spine_openai_chat.answer import RULES, State
-from spine_openai_chat.decode import ChatDecoder
+from spine_openai_chat.decode import chat_decoder
 from spine_openai_chat.protocol import OpenAIChat
 
 WIRE = pathlib.Path(__file__).parent / "wire"
@@ -53,7 +53,7 @@ DONE = "[DONE]"
 
 def run(*pieces: bytes, traits: Traits = TRAITS, limits: WireLimits | None = None) -> tuple[list[Any], Any]:
     """All chunks, and the response or the error."""
-    decoder = ChatDecoder(traits, limits)
+    decoder = chat_decoder(traits, limits)
     chunks: list[Any] = []
     try:
         for piece in (*pieces, b""):
@@ -181,7 +181,7 @@ def test_every_prefix_completes_or_raises_our_error(name: str) -> None:
 
 
 def test_what_came_before_an_error_in_the_same_piece_is_handed_out_first() -> None:
-    decoder = ChatDecoder(TRAITS)
+    decoder = chat_decoder(TRAITS)
     chunks = decoder.feed(sse(TEXT, {"error": {"message": "overloaded"}}))
     assert [type(c) for c in chunks] == [ResponseStarted, TextDelta]
     assert decoder.error is not None
@@ -190,7 +190,7 @@ def test_what_came_before_an_error_in_the_same_piece_is_handed_out_first() -> No
 
 
 def test_after_an_error_every_call_raises_it() -> None:
-    decoder = ChatDecoder(TRAITS)
+    decoder = chat_decoder(TRAITS)
     with pytest.raises(ProviderError) as first:
         decoder.feed(sse({"error": {"message": "overloaded"}}))
     for again in (lambda: decoder.feed(sse(TEXT)), decoder.finish):
@@ -200,7 +200,7 @@ def test_after_an_error_every_call_raises_it() -> None:
 
 
 def test_done_is_said_so_that_nobody_waits_for_the_end_of_the_body() -> None:
-    decoder = ChatDecoder(TRAITS)
+    decoder = chat_decoder(TRAITS)
     decoder.feed(sse(TEXT, STOP))
     assert not decoder.is_done
     decoder.feed(sse(DONE))
@@ -387,7 +387,7 @@ def test_calls_are_put_together(name: str) -> None:
 
 
 def test_a_call_is_not_passed_on_before_its_name_is_known() -> None:
-    decoder = ChatDecoder(TRAITS)
+    decoder = chat_decoder(TRAITS)
     assert not [c for c in decoder.feed(sse(call("{", index=0, id="a"))) if type(c) is not ResponseStarted]
     assert decoder.feed(sse(call("}", "f", index=0))) == (
         ToolCallStarted(0, "f", "a"),
