@@ -20,7 +20,7 @@ from spine.llm.catalogue import CATALOGUE, Catalogue, ModelEntry, Provider
 from spine.project_file import ProjectFile, nearest, read_project
 from spine.values import Secret
 
-__all__ = ["FILE_NAME", "Settings", "bad_url", "find_key", "load_settings", "make_store_folder", "store_url"]
+__all__ = ["FILE_NAME", "Settings", "find_key", "load_settings", "make_store_folder", "store_url"]
 
 FILE_NAME: Final = "spine.toml"
 KEY_COMMAND_S: Final = 20.0
@@ -297,8 +297,3 @@ def make_store_folder(url: str) -> None:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         except OSError as exc:
             raise ConfigInvalid(f"the folder of {url} cannot be made: {exc.strerror}", hint="--store PATH") from exc
-
-
-def bad_url(url: str) -> ConfigInvalid:
-    """The error of a store URL that names no known kind of store."""
-    return ConfigInvalid(f'store "{url}" is not of the form memory: or sqlite:PATH')

@@ -5,12 +5,12 @@ from typing import Any
 
 import attrs
 
-from spine.codec import Codec
 from spine.errors import LogBroken, UsageError
 from spine.events import ContentAdded, ModelRequested, Patch, RecordedEvent
 from spine.llm.request import ModelRequest
 from spine.log import LogReader
 from spine.projectors import refuse_unknown
+from spine.projectors.json import plain
 from spine.projectors.model_history import History, ModelHistory
 from spine.rebuild import Rebuilder
 from spine.requests import apply
@@ -149,19 +149,19 @@ def frame_selection(reader: LogReader, view: RequestView) -> Mapping[str, Any]:
     return selection
 
 
-def request_json(codec: Codec, view: RequestView) -> dict[str, Any]:
-    """A request for programs: everything in it, and where each message comes from."""
-    request: dict[str, Any] = codec.to_json(view.request)
-    request["route"] = str(view.request.route)
+def request_json(view: RequestView) -> dict[str, Any]:
+    """A request for programs, and where each message comes from. Opaque state of providers is left out."""
+    request = view.request
+    messages = [{"role": message.role, **plain(message)} for message in request.messages]
     return {
         "step": view.step,
         "seq": view.seq,
         "digest": view.digest,
         "recorded": view.recorded,
         "equal": view.is_equal,
-        "request": request,
+        "request": {**plain(request), "route": str(request.route), "messages": messages},
         "message_seqs": list(view.seqs),
-        "patches": codec.to_json(view.data.patches),
+        "patches": plain(view.data.patches),
         "estimate": view.data.estimate,
         "trimmed": list(view.data.trimmed),
     }

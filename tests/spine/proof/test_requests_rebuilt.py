@@ -130,9 +130,11 @@ def test_patches_lead_from_what_the_runtime_built_to_what_was_sent(careful: LogR
 
 def test_a_request_as_json_can_be_written_and_says_its_proof(demo: LogReader) -> None:
     view, _ = find_request(demo)
-    fact = request_json(demo.codec, view)
+    fact = request_json(view)
     assert (fact["equal"], fact["step"], fact["request"]["route"]) == (True, "t1s3", "scripted:demo")
-    assert len(fact["request"]["messages"]) == len(fact["message_seqs"])
+    roles = [message["role"] for message in fact["request"]["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "tool"]
+    assert len(roles) == len(fact["message_seqs"])
     assert encode(fact)
 
 

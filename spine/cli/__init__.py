@@ -1,0 +1,130 @@
+"""The command line (floor 15): which command lies in which module; a module is imported when its command is called.
+
+`spine --help` imports click and this file. A command returns its exit status, None for 0; what it raises is told on
+stderr in one line by `spine.cli.ending`.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from types import ModuleType
+from typing import Any, Final
+
+import click
+
+from spine import late
+from spine.cli.ending import guarded
+
+__all__ = ["cli"]
+
+FOREIGN: Final = "spine.cli.foreign"
+
+TABLE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+    "Begin": {
+        "demo": ("spine.cli.demo", "A session from start to end, without a key and without a network."),
+        "init": ("spine.cli.init", "Start a project: spine.toml, an agent, a scenario, a test."),
+    },
+    "Talk": {
+        "run": ("spine.cli.run", "Run one turn and print the answer."),
+        "chat": ("spine.cli.chat", "Talk with an agent, turn by turn."),
+        "resume": ("spine.cli.run", "Go on with a turn that was not finished."),
+        "retry": ("spine.cli.run", "Run the input of a failed or cancelled turn again."),
+        "approvals": ("spine.cli.approvals", "List the calls that wait for a person."),
+        "approve": ("spine.cli.approvals", "Allow a waiting call, and go on."),
+        "deny": ("spine.cli.approvals", "Decline a waiting call, and go on."),
+    },
+    "Look": {
+        "sessions": ("spine.cli.look", "List the sessions of the store."),
+        "transcript": ("spine.cli.look", "Print what a person saw."),
+        "log": ("spine.cli.look", "Print every event in one line."),
+        "request": ("spine.cli.request", "Print what the model saw in a step, and what was new."),
+        "explain": ("spine.cli.request", "Tell where the parts of a step come from, or why a call ran."),
+    },
+    "Prove": {
+        "verify": ("spine.cli.verify", "Check chain, contents, requests and calls of a session or an export."),
+        "export": ("spine.cli.exchange", "Write a session to a file that verifies on its own."),
+        "import": ("spine.cli.exchange", "Bring an exported session into the store."),
+        "scenario": ("spine.cli.scenario", "Run scenario files."),
+    },
+    "Set up": {
+        "models": ("spine.cli.models", "List providers, models, keys and prices."),
+        "config": ("spine.cli.models", "Print each effective setting and where it comes from."),
+        "plugins": ("spine.cli.plugins", "List plugins and what they offer."),
+        "tools": ("spine.cli.plugins", "List tools, and call one without a model."),
+        "decode": ("spine.cli.decode", "Read a captured answer of a provider."),
+    },
+}
+"""Heading to command to the module that has it in its `COMMANDS`, and what it does."""
+
+_HOMES: Final[Mapping[str, tuple[str, str]]] = {
+    name: entry for commands in TABLE.values() for name, entry in commands.items()
+}
+
+
+class CommandTable(click.Group):
+    """A group whose commands are imported when they are called, and whose errors end in one line and a status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Our commands in the order of the table, then those of plugins."""
+        return [*_HOMES, *_foreign().names()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now."""
+        home = _HOMES.get(cmd_name)
+        if home is None:
+            found: click.Command | None = _foreign().command(cmd_name)
+            return found
+        command: click.Command = late.load(home[0]).COMMANDS[cmd_name]
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with the nearest name for one that does not exist."""
+        command = self.get_command(ctx, args[0])
+        if command is None and not args[0].startswith("-"):
+            near = get_close_matches(args[0], self.list_commands(ctx), 1)
+            nearest = f'; nearest is "{near[0]}"' if near else ""
+            raise click.UsageError(f'there is no command "{args[0]}"{nearest}', ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table, without importing a command."""
+        sections: dict[str, Iterable[tuple[str, str]]] = {
+            heading: [(name, does) for name, (_, does) in commands.items()] for heading, commands in TABLE.items()
+        }
+        foreign = _foreign().names()
+        if foreign:
+            sections["From plugins"] = [(name, "") for name in foreign]
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(list(rows))
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> Any:
+        """Run, and exit with the command's status."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        extra |= {"prog_name": "spine", "standalone_mode": False}
+        sys.exit(guarded(lambda: super(CommandTable, self).main(arguments, **extra), debug="--debug" in arguments))
+
+
+def _foreign() -> ModuleType:
+    return late.load(FOREIGN)
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"spine {_foreign().own_version()}")
+        ctx.exit()
+
+
+@click.group(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, help="Print the version.", callback=_print_version
+)
+def cli() -> None:
+    """Agents whose session is an append-only log.
+
+    Answers go to stdout, everything else to stderr. Exit status: 0 it holds, 1 it does not hold or the turn failed,
+    2 wrong use or configuration, 3 no verdict (a person or a plugin is missing), 130 interrupted.
+    """

@@ -1,0 +1,106 @@
+"""Which agent a command talks with (floor 15), and its import from `module:attribute`.
+
+Named on the command line or in `SPINE_AGENT`, else the one that the session was recorded with, else the project's. A
+new session without any gets a plain assistant on the configured model.
+"""
+
+import importlib
+import sys
+import traceback
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+import attrs
+
+from spine.agent import Agent
+from spine.config import Settings
+from spine.errors import SpineError, UsageError
+from spine.events import SessionCreated
+from spine.log import LogReader
+
+__all__ = ["ChosenAgent", "choose_agent", "load_agent", "make_importable", "recorded_agent"]
+
+_EXPLICIT: Final = ("--", "SPINE_")
+
+
+@attrs.frozen
+class ChosenAgent:
+    """An agent, and the `module:attribute` it was found under; None for the plain assistant."""
+
+    agent: Agent
+    reference: str | None
+
+
+def choose_agent(settings: Settings, recorded: SessionCreated | None) -> ChosenAgent | None:
+    """The agent for a session; `recorded` is its first event, None for a new one. None when nobody names one."""
+    given = settings.agent
+    is_explicit = settings.origins.get("agent", "").startswith(_EXPLICIT)
+    reference = recorded.agent.reference if recorded is not None else None
+    chosen = given if is_explicit else reference or given
+    if chosen is not None:
+        return ChosenAgent(load_agent(chosen, settings.folder), chosen)
+    if settings.model is not None and (recorded is None or recorded.agent.name == PLAIN):
+        return ChosenAgent(Agent(settings.model, name=PLAIN), None)
+    return None
+
+
+PLAIN: Final = "assistant"
+
+
+def recorded_agent(reader: LogReader) -> SessionCreated | None:
+    """What a session says about the agent it began with; None when there is no such session yet."""
+    if reader.store.head(reader.session) is None:
+        return None
+    first = next(iter(reader.read(until=1)), None)
+    return first.data if first is not None and isinstance(first.data, SessionCreated) else None
+
+
+def load_agent(reference: str, folder: Path) -> Agent:
+    """Import an agent; its module is looked for in `folder` and the working folder first.
+
+    Raises `UsageError` that says what was looked for, what was found, and where.
+    """
+    module_name, _, attribute = reference.partition(":")
+    if not module_name or not attribute:
+        raise UsageError(f'agent "{reference}" is not of the form module:attribute', hint="--agent shop.agent:agent")
+    module = _import(module_name, reference, folder)
+    found = getattr(module, attribute, None)
+    if isinstance(found, Agent):
+        return found
+    agents = [name for name, value in vars(module).items() if isinstance(value, Agent)]
+    if found is not None:
+        what = f"{attribute} is {type(found).__name__}, no Agent"
+    else:
+        near = get_close_matches(attribute, agents, 1)
+        what = f'{module_name} has no "{attribute}"' + (f'; nearest is "{near[0]}"' if near else "")
+    there = f"; agents there: {', '.join(agents)}" if agents else ""
+    raise UsageError(f'agent "{reference}": {what}{there}')
+
+
+def make_importable(folder: Path) -> None:
+    """Let modules of `folder` and of the working folder be imported, before any other of the same name."""
+    for place in (str(Path.cwd()), str(folder.absolute())):
+        if place not in sys.path:
+            sys.path.insert(0, place)
+
+
+def _import(name: str, reference: str, folder: Path) -> ModuleType:
+    make_importable(folder)
+    try:
+        return importlib.import_module(name)
+    except SpineError:
+        raise
+    except ModuleNotFoundError as exc:
+        if exc.name is not None and (name == exc.name or name.startswith(f"{exc.name}.")):
+            raise UsageError(f'agent "{reference}": there is no module "{exc.name}" in {folder.absolute()}') from exc
+        raise _broken(reference, name, exc) from exc
+    except Exception as exc:
+        raise _broken(reference, name, exc) from exc
+
+
+def _broken(reference: str, name: str, error: Exception) -> UsageError:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if len(frames) > 1 else ""
+    return UsageError(f'agent "{reference}": {name} does not load: {type(error).__name__}: {error}{where}')

@@ -1,0 +1,130 @@
+"""How a command ends (floor 15): its exit status, and one line on stderr for everything that went wrong.
+
+A line is one sentence (what was attempted, found, acceptable, where), `Try:` with something to paste, and the code
+under which the error is documented. A traceback appears only with `--debug`.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from spine.errors import EventUnknown, LogBroken, SpineError, StoreError, UsageError
+
+__all__ = ["FAILS", "HOLDS", "INTERRUPTED", "NO_VERDICT", "WRONG_USE", "error_line", "guarded", "only_error"]
+
+HOLDS: Final = 0
+FAILS: Final = 1
+"""It does not hold, or the turn failed."""
+WRONG_USE: Final = 2
+"""The call or the configuration is wrong; nothing was done."""
+NO_VERDICT: Final = 3
+"""Something waits for a person, or a plugin that the answer needs is missing."""
+INTERRUPTED: Final = 130
+
+_BY_CLASS: Final[tuple[tuple[type[BaseException], int], ...]] = (
+    (UsageError, WRONG_USE),
+    (EventUnknown, NO_VERDICT),
+    (LogBroken, FAILS),
+    (StoreError, WRONG_USE),
+    (SpineError, FAILS),
+    (OSError, WRONG_USE),
+)
+"""The first that fits decides."""
+
+
+def guarded(command: Callable[[], Any], *, debug: bool) -> int:
+    """Run a command and return its exit status; what it raises is told on stderr."""
+    _make_printable()
+    try:
+        status = command()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return FAILS
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted")
+        return INTERRUPTED
+    except (SpineError, click.ClickException, OSError) as error:
+        return _told(error, debug)
+    except BaseExceptionGroup as group:
+        return _told(only_error(group), debug)
+    except Exception as error:
+        return _told(error, debug)
+    return status if isinstance(status, int) else HOLDS
+
+
+def _told(error: BaseException, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, KeyboardInterrupt):
+        _say("interrupted")
+        return INTERRUPTED
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        _say(error.format_message())
+        return WRONG_USE
+    _say(error_line(error))
+    if isinstance(error, click.ClickException):
+        return WRONG_USE
+    return next((status for kind, status in _BY_CLASS if isinstance(error, kind)), FAILS)
+
+
+def only_error(group: BaseException) -> BaseException:
+    """The error inside groups of one; a group of several as it is."""
+    while isinstance(group, BaseExceptionGroup):
+        errors = [each for each in group.exceptions if not isinstance(each, KeyboardInterrupt)] or group.exceptions
+        if len(errors) > 1:
+            return group
+        group = errors[0]
+    return group
+
+
+def error_line(error: BaseException) -> str:
+    """`no key for provider "lab": LAB_KEY is not set. Try: export LAB_KEY=…  [key_missing]`."""
+    if isinstance(error, SpineError):
+        return _line(error.message, error.hint, error.code)
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx is not None else "spine"
+        message = error.format_message()
+        return _line(message[:1].lower() + message[1:], f"{path} --help", "usage")
+    if isinstance(error, click.ClickException):
+        return _line(error.format_message(), None, "usage")
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        return _line(f"{name}{(error.strerror or str(error)).lower()}", None, "system")
+    text = str(error).partition("\n")[0]
+    return _line(f"{type(error).__name__}: {text}", "the same command with --debug", "internal")
+
+
+def _line(message: str, hint: str | None, code: str) -> str:
+    said = message.rstrip()
+    if hint is not None:
+        said = f"{said if said.endswith(('.', '?', '!')) else f'{said}.'} Try: {hint}"
+    return f"{said}  [{code}]"
+
+
+def _say(text: str) -> None:
+    # Whoever reads stderr may be gone as well.
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        return
+
+
+def _make_printable() -> None:
+    """Never fail because a terminal cannot show a character."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """The reader of stdout is gone: what is still buffered goes nowhere, instead of failing again at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,77 @@
+"""`export` and `import` (floor 15): a session as a file of its own, and back, byte for byte."""
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import IO, Final
+
+import click
+
+from spine.cli.options import options, session_argument
+from spine.cli.reading import LateCodec, reading_session
+from spine.cli.screen import note, out, out_json
+from spine.config import load_settings, make_store_folder
+from spine.exports import export, import_
+from spine.opening import open_store, this_process
+from spine.projectors.phrases import counted
+from spine.scope import Registries
+
+__all__ = ["COMMANDS"]
+
+
+@click.command("export")
+@session_argument
+@click.option("-o", "--output", metavar="FILE", help="The file to write; by default stdout.")
+@options("store")
+def export_command(session: str | None, output: str | None, store: str | None) -> None:
+    """Write a session as JSON lines, contents included."""
+    with reading_session(store, session) as reader, _output(output) as file:
+        done = export(reader, file.write)
+    size = f"{counted(done.seq, 'event')}, {counted(done.bytes, 'byte')}"
+    note(f"{done.session}: {size} to {output or 'stdout'}, head {done.seq}:{done.hash.hex()[:12]}")
+
+
+@contextlib.contextmanager
+def _output(path: str | None) -> Iterator[IO[bytes]]:
+    """Stdout, or a file that appears under its name only when it is whole."""
+    if path is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    folder = os.path.dirname(os.path.abspath(path))
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".export-", delete=False) as file:
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@options("store", "json")
+def import_command(file: str, store: str | None, as_json: bool) -> None:
+    """Bring an exported session into the store; the whole file is checked before anything is written."""
+    settings = load_settings(arguments={"store": store})
+    url = settings.store or ""
+    make_store_folder(url)
+    opened = open_store(url, Registries.new())
+    now = time.time_ns() // 1000
+    with contextlib.closing(opened):
+        done = import_(file, opened, codec=LateCodec(settings), owner=this_process(now, 0), now=now)
+    if as_json:
+        out_json({"session": done.session, "seq": done.seq, "added": done.added, "contents": done.contents})
+    else:
+        what = f"{counted(done.added, 'event')} added" if done.added else "nothing to add, it was there already"
+        out(f"{done.session}: {what}, {counted(done.seq, 'event')} in {url}")
+    if done.torn is not None:
+        note(f"{file} was cut: {done.torn}")
+
+
+COMMANDS: Final = {"export": export_command, "import": import_command}

@@ -1,0 +1,144 @@
+"""Opening a store to look at it (floor 15): no lease, no runtime, and no agent of anybody is imported.
+
+Only the newest or the named session is read. Plugins are loaded when a log holds events that they declare, and not
+otherwise.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from difflib import get_close_matches
+from typing import Any
+
+import attrs
+
+from spine import late
+from spine.cli.screen import note
+from spine.codec import Codec
+from spine.config import Settings, load_settings
+from spine.errors import SessionUnknown
+from spine.events import RecordedEvent, UnknownEvent
+from spine.exports import ExportReader
+from spine.log import LogReader
+from spine.opening import open_store
+from spine.scope import Registries
+from spine.store import Row, SessionInfo, Store
+from spine.values import Digest, SessionId
+
+__all__ = ["Reading", "checked", "find_session", "load_plugins", "reading", "reading_session"]
+
+
+def load_plugins(settings: Settings, codec: Codec) -> Any:
+    """The installed plugins (`spine.plugins.Plugins`); their event types go into `codec`."""
+    return late.load("spine.cli.installed").load_plugins(settings, codec)
+
+
+class LateCodec(Codec):
+    """A codec that learns the event types of plugins when it meets the first event of one."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._has_learnt = False
+
+    def decode_row(
+        self, session: SessionId, row: Row, prev_hash: bytes, contents: Callable[[Digest], bytes]
+    ) -> RecordedEvent:
+        """As `Codec.decode_row`."""
+        event = super().decode_row(session, row, prev_hash, contents)
+        if type(event.data) is not UnknownEvent or row.origin is None or self._has_learnt:
+            return event
+        self._has_learnt = True
+        load_plugins(self._settings, self)
+        return super().decode_row(session, row, prev_hash, contents)
+
+
+@attrs.frozen
+class Reading:
+    """A store that is looked at."""
+
+    settings: Settings
+    store: Store
+    codec: Codec
+
+    def reader(self, session: str | None) -> LogReader:
+        """The log of a session: its id, a unique beginning of one, or the newest. Raises `SessionUnknown`."""
+        return LogReader(self.store, self.codec, find_session(self.store, session))
+
+
+@contextmanager
+def reading(store: str | None, *, agent: str | None = None) -> Iterator[Reading]:
+    """Open the configured store, or `store`, which must be there already. `agent` is only noted in the settings."""
+    settings = load_settings(arguments={"store": store, "agent": agent})
+    url = settings.store or ""
+    if not _is_there(url):
+        raise SessionUnknown(f"there is no store at {url} yet, so no session", hint="spine demo")
+    codec = LateCodec(settings)
+    opened = _open(url, settings, codec)
+    try:
+        yield Reading(settings, opened, codec)
+    finally:
+        opened.close()
+
+
+def _is_there(url: str) -> bool:
+    scheme, _, rest = url.partition(":")
+    return scheme != "sqlite" or os.path.exists(rest.partition("?")[0])
+
+
+def _open(url: str, settings: Settings, codec: Codec) -> Store:
+    registries = Registries.new()
+    if url.partition(":")[0] not in ("sqlite", "memory"):
+        registries = load_plugins(settings, codec).registries
+    return open_store(url, registries)
+
+
+@contextmanager
+def reading_session(store: str | None, session: str | None) -> Iterator[LogReader]:
+    """The log of a session of the store; or of the export that `session` is the path of."""
+    if session is not None and _is_path(session):
+        reader = ExportReader(session, LateCodec(load_settings()))
+        with closing(reader):
+            yield reader
+        return
+    with reading(store) as opened:
+        yield opened.reader(session)
+
+
+def checked(reader: LogReader) -> None:
+    """Refuse an export whose chain is broken; say when its end is missing."""
+    if isinstance(reader, ExportReader):
+        reader.check()
+        if reader.torn is not None:
+            note(f"{reader.store.url}: {reader.torn}")
+
+
+def _is_path(text: str) -> bool:
+    """No session id has a dot or a slash."""
+    return "." in text or os.sep in text
+
+
+def find_session(store: Store, wanted: str | None) -> SessionId:
+    """The id that `wanted` is, or is the unique beginning of; None means the newest. Raises `SessionUnknown`."""
+    infos = store.sessions()
+    if not infos:
+        raise SessionUnknown(f"no session in {store.url} yet", hint="spine demo")
+    if wanted is None:
+        return infos[-1].id
+    exact = [info.id for info in infos if info.id == wanted]
+    beginning = exact or [info.id for info in infos if info.id.startswith(wanted)]
+    if len(beginning) == 1:
+        return beginning[0]
+    raise _unknown(store, wanted, infos, beginning)
+
+
+def _unknown(store: Store, wanted: str, infos: list[SessionInfo], beginning: list[SessionId]) -> SessionUnknown:
+    if beginning:
+        some = ", ".join(beginning[-5:]) + (", …" if len(beginning) > 5 else "")
+        return SessionUnknown(
+            f'"{wanted}" is the beginning of {len(beginning)} sessions in {store.url}: {some}', hint="spine sessions"
+        )
+    near = get_close_matches(wanted, [info.id for info in infos], 1)
+    nearest = f"; nearest is {near[0]}" if near else ""
+    count = f"{len(infos):,} session{'' if len(infos) == 1 else 's'}"
+    return SessionUnknown(f'no session "{wanted}" in {store.url} ({count}){nearest}', hint="spine sessions")

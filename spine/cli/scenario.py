@@ -1,0 +1,59 @@
+"""`scenario run` (floor 15): scenario files, played without a key; exit status 1 when one does not hold."""
+
+import pathlib
+from typing import Final
+
+import click
+
+from spine.cli.agents import make_importable
+from spine.cli.ending import FAILS, HOLDS
+from spine.cli.options import options
+from spine.cli.screen import note, out, out_json
+from spine.config import load_settings
+from spine.errors import UsageError
+from spine.testing import ScenarioResult, run_scenarios
+
+__all__ = ["COMMANDS"]
+
+
+@click.group()
+@options()
+def scenario() -> None:
+    """Run scenario files."""
+
+
+@scenario.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=pathlib.Path))
+@click.option("--snapshot-update", is_flag=True, help="Write transcripts anew instead of comparing.")
+@options("json")
+def run(paths: tuple[pathlib.Path, ...], snapshot_update: bool, as_json: bool) -> int:
+    """Run the scenarios in files and folders; by default those in scenarios/."""
+    make_importable(load_settings().folder)
+    count = failed = 0
+    for result in run_scenarios(paths or (pathlib.Path("scenarios"),), update=snapshot_update):
+        count += 1
+        failed += not result.is_ok
+        if as_json:
+            out_json(_fact(result))
+        else:
+            out(str(result))
+    if not count:
+        raise UsageError("no scenario was found; files are called NAME.scenario.yaml", hint="spine init NAME")
+    note(f"{count - failed} of {count} hold")
+    return FAILS if failed else HOLDS
+
+
+def _fact(result: ScenarioResult) -> dict[str, object]:
+    return {
+        "path": str(result.path),
+        "scenario": result.name,
+        "ok": result.is_ok,
+        "problems": list(result.problems),
+        "line": result.line,
+        "events": result.events,
+        "store": None if result.store is None else str(result.store),
+        "duration_s": result.duration_s,
+    }
+
+
+COMMANDS: Final = {"scenario": scenario}

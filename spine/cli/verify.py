@@ -1,0 +1,54 @@
+"""`verify` (floor 15): exit status 0 when the log holds, 1 when it does not, 3 when something cannot be judged here."""
+
+from typing import Any, Final
+
+import click
+
+from spine.cli.ending import FAILS, HOLDS, NO_VERDICT
+from spine.cli.options import options, session_argument
+from spine.cli.reading import reading_session
+from spine.cli.screen import out, out_json
+from spine.proof.verify import Verification, head_note, parse_head, report
+from spine.proof.verify import verify as check
+
+__all__ = ["COMMANDS"]
+
+_STATUS: Final = {"ok": HOLDS, "broken": FAILS, "unproven": NO_VERDICT}
+
+
+@click.command()
+@session_argument
+@click.option("--head", metavar="SEQ:HASH", help="A head that was noted elsewhere.")
+@options("store", "json")
+def verify(session: str | None, head: str | None, store: str | None, as_json: bool) -> int:
+    """Check chain, gaps, contents, requests and calls of a session, or of an export."""
+    noted = None if head is None else parse_head(head)
+    with reading_session(store, session) as reader:
+        found = check(reader, noted)
+    if as_json:
+        out_json(_fact(found))
+    else:
+        out(report(found))
+        if found.verdict != "broken" and noted is None:
+            out(head_note(found))
+    return _STATUS[found.verdict]
+
+
+def _fact(found: Verification) -> dict[str, Any]:
+    return {
+        "session": found.session,
+        "verdict": found.verdict,
+        "events": found.events,
+        "head": {"seq": found.head[0], "hash": found.head[1].hex()},
+        "broken_at": found.broken_at,
+        "problems": [{"seq": p.seq, "what": p.what, "text": p.text} for p in found.problems],
+        "requests": [{"step": r.step, "seq": r.seq, "state": r.state} for r in found.requests],
+        "answered": found.answered,
+        "contents": found.contents,
+        "unknown_types": dict(found.unknown_types),
+        "unknown_fields": [{"seq": seq, "path": path} for seq, path in found.unknown_fields],
+        "unproven": found.unproven,
+    }
+
+
+COMMANDS: Final = {"verify": verify}
