@@ -12,7 +12,7 @@ import anyio
 import attrs
 
 from spine import outcomes
-from spine.errors import PluginFailed
+from spine.errors import HookMisused, PluginFailed
 from spine.events import (
     ApprovalRequested,
     Change,
@@ -30,6 +30,7 @@ from spine.hooks import Ask, Deny, HookChange, waterfall
 from spine.messages import ToolCallBlock, ToolResultBlock
 from spine.projectors.status import ApprovalState, CallState, TurnState
 from spine.recovery import resolve
+from spine.results import checked_outcome
 from spine.run import Run, patches, stop_if_cancelled
 from spine.tools import DEFAULT_RESULT_BYTES, Tool, ToolInvocation, ToolOutcome
 from spine.values import CallId, Digest, JsonObject, StepId, digest, encode
@@ -71,8 +72,12 @@ async def settle_calls(run: Run, turn: TurnState) -> None:
     step = turn.step
     if turn.ending != "run":
         stop_reason = turn.answer[1].stop_reason if turn.answer else "unknown"
-        for call in _unanswered(turn):
-            _complete(run, step, call.block, Executed(not_started_after(stop_reason)))
+        outcome = not_started_after(stop_reason)
+        dropped = _unanswered(turn)
+        for call in dropped:
+            _complete(run, step, call.block, Executed(outcome))
+        for call in dropped:
+            await _revise(run, turn, step, _invocation(call.block), outcome)
         return
     if run.request is None:  # after a restart
         run.request = run.log.request(turn.requested)
@@ -126,10 +131,10 @@ def _tool(run: Run, name: str) -> Tool | None:
 async def _prepare(run: Run, turn: TurnState, call: CallState) -> _Prepared:
     block = call.block
     tool = _tool(run, block.name)
-    if tool is None or block.name not in run.callable_names:
-        return _Done(block, Executed(outcomes.unknown_tool(block.name, run.callable_names)))
     if call.started is not None:
         return await _recover(run, turn, call, call.started, tool)
+    if tool is None or block.name not in run.callable_names:
+        return _Done(block, Executed(outcomes.unknown_tool(block.name, run.callable_names)))
     if block.arguments is None:
         return _Done(block, Executed(outcomes.unreadable_arguments(block.arguments_text or "")))
     problem = validate(tool, block.arguments)
@@ -349,14 +354,20 @@ def _invocation(block: ToolCallBlock) -> ToolInvocation:
 
 
 async def _revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation, outcome: ToolOutcome) -> None:
+    """Ask `spine_post_execute` what the model sees. When that fails the result is withheld and the step fails."""
     await stop_if_cancelled(turn)
-    chain = run.chain("spine_post_execute")
+    chain, hook = run.chain("spine_post_execute"), "spine_post_execute"
     if not chain:
         return
     arguments = {"call": call, "context": run.context(turn, step)}
-    revised, changes = await waterfall(
-        chain, "spine_post_execute", "outcome", outcome, (ToolOutcome,), arguments, run.watch
-    )
+    try:
+        revised, changes = await waterfall(chain, hook, "outcome", outcome, (ToolOutcome,), arguments, run.watch)
+        for change in changes:
+            _check_outcome(change, hook)
+    except BaseException as error:  # the watchdog stops a hook by a cancellation
+        if run.watch.cut is not None or isinstance(error, PluginFailed):
+            run.append(ToolRevised(result=_result(call.id, call.name, outcomes.withheld())), place=step)
+        raise
     await stop_if_cancelled(turn)
     applied = patches(changes, lambda change: _outcome_changes(run, change))
     if applied:
@@ -365,6 +376,15 @@ async def _revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation,
         if shown.overflow is not None:
             run.log.put(shown.overflow, place=step)
         run.append(ToolRevised(result=_result(call.id, call.name, shown.outcome), patches=applied), place=step)
+
+
+def _check_outcome(change: HookChange, hook: str) -> None:
+    try:
+        checked_outcome(change.new)
+    except Exception as exc:
+        raise HookMisused(
+            f"plugin {change.plugin} returned an outcome of which {exc} in {hook}", plugin=change.plugin, hook=hook
+        ) from exc
 
 
 def _outcome_changes(run: Run, change: HookChange) -> tuple[Change, ...]:
@@ -386,9 +406,12 @@ async def revise_unshown(run: Run, turn: TurnState) -> None:
 # ----------------------------------------------------------------------------------------------------- recovery
 
 
-async def _recover(run: Run, turn: TurnState, call: CallState, started: ToolStarted, tool: Tool) -> _Prepared:
+async def _recover(run: Run, turn: TurnState, call: CallState, started: ToolStarted, tool: Tool | None) -> _Prepared:
     """A call that an earlier process started: run it again, ask the tool, or tell the model the truth."""
     step, block = turn.step, call.block
+    if tool is None:  # gone since: nobody can say any more what running it again would do
+        run.append(ToolResolved(call=block.id, decision="interrupted", reason=started.effect), place=step)
+        return _Done(block, Executed(outcomes.interrupted("crashed")))
     invocation = ToolInvocation(id=block.id, name=block.name, arguments=started.arguments, requested=block)
     decision = resolve(started.effect, can_reconcile=tool.reconcile is not None)
     if decision == "reconcile" and tool.reconcile is not None:
@@ -411,7 +434,7 @@ async def _recover(run: Run, turn: TurnState, call: CallState, started: ToolStar
     return _Done(block, Executed(outcomes.interrupted("crashed")))
 
 
-Stopped = Literal["cancelled", "crashed"]
+Stopped = Literal["cancelled", "failed"]
 
 
 def stop_calls(run: Run, turn: TurnState, cause: Stopped) -> None:
@@ -422,7 +445,7 @@ def stop_calls(run: Run, turn: TurnState, cause: Stopped) -> None:
 
 def _stopped(run: Run, call: CallState, cause: Stopped) -> ToolOutcome:
     if call.started is None:
-        return outcomes.not_started("cancelled")
+        return outcomes.not_started(cause)
     tool = _tool(run, call.block.name)
     if cause == "cancelled" and tool is not None and not runs_on_loop(tool.handler):
         return outcomes.interrupted("thread")

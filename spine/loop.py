@@ -42,7 +42,7 @@ from spine.llm.request import ModelRequest, ResponseFormat, Route
 from spine.llm.response import ModelResponse
 from spine.messages import Message, SystemBlock
 from spine.projectors.status import INCOMPLETE, Phase, TurnState
-from spine.requests import content_of, diff, frame_content, frame_of, request_digest, selection_json
+from spine.requests import content_of, diff, frame_content, frame_of, problem_of, request_digest, selection_json
 from spine.run import PendingRequest, Run, patches, stop_if_cancelled
 from spine.sections import DynamicContext, StaticContext
 from spine.values import StepId, encode, utc
@@ -67,7 +67,7 @@ async def run_turn(run: Run) -> None:
             with anyio.CancelScope() as run.cancel_scope:
                 await _move_on(run, turn)
             if run.cancel_scope.cancelled_caught and turn.cancel is None:
-                _stop_overdue(run, turn)
+                await _stop_overdue(run, turn)
     except anyio.get_cancelled_exc_class():
         await _close_now(run, CancelRequested(cause="the caller was cancelled"))
         raise
@@ -101,17 +101,22 @@ async def begin_step(run: Run, turn: TurnState) -> None:
         numbers = {"limit": "steps", "allowed": limit, "used": turn.steps}
         await _fail_turn(run, turn, Failure(category="limit", message=f"{limit} steps used", details=numbers))
         return
-    if run.is_resumed:
-        await revise_unshown(run, turn)
-        run.is_resumed = False
     if run.log.status.steering:
         run.append(InputDelivered(inputs=run.log.status.steering, place="step"), place=turn.id)
     step = StepId(f"{turn.id}s{turn.steps + 1}")
     try:
+        await _revise_resumed(run, turn)
         await _request(run, turn, step)
     except (PluginFailed, ProviderError, UsageError) as error:
         await stop_if_cancelled(turn)
         run.append(StepFailed(failure=_failure(error)), place=step)
+
+
+async def _revise_resumed(run: Run, turn: TurnState) -> None:
+    """Results that an earlier process recorded and no request has shown pass `spine_post_execute` once more."""
+    if run.is_resumed:
+        await revise_unshown(run, turn)
+        run.is_resumed = False
 
 
 async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool = True) -> None:
@@ -128,11 +133,11 @@ async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool
         request, changes = await waterfall(chain, "spine_pre_step", "request", base, allowed, arguments, run.watch)
         await stop_if_cancelled(turn)
     if isinstance(request, Compact):
-        run.append(HistoryCompacted(summary=request.summary, until=request.until), place=turn.id)
+        _compact(run, turn, request, changes[-1].plugin, "spine_pre_step")
         await _request(run, turn, step, may_compact=False)
         return
-    if request is not base:
-        _check_request(request, base, capabilities)
+    for change in changes:
+        _check_change(run, change, capabilities)
     selected = run.resolve(base.route)
     target = selected if request.route == base.route else run.routes.resolve(request.route, run.scope)
     target.adapter.check(request)
@@ -255,16 +260,31 @@ def _patches(run: Run, changes: list[HookChange], step: StepId) -> tuple[Patch, 
     return patches(changes, changed)
 
 
-def _check_request(request: ModelRequest, base: ModelRequest, capabilities: Capabilities) -> None:
-    if request.step != base.step:
-        raise HookMisused("a plugin changed the request's step", plugin="", hook="spine_pre_step")
-    strangers = [tool.name for tool in request.tools if tool.name not in capabilities.tools]
-    if strangers:
-        raise HookMisused(
-            f'a plugin added the tool "{strangers[0]}", which the step\'s snapshot has not; it may only remove tools',
-            plugin="",
-            hook="spine_pre_step",
-        )
+def _check_change(run: Run, change: HookChange, capabilities: Capabilities) -> None:
+    problem = problem_of(run.log.codec, change.old, change.new)
+    if problem is None:
+        strangers = [tool.name for tool in change.new.tools if tool.name not in capabilities.tools]
+        if strangers:
+            problem = f'added the tool "{strangers[0]}", which the step\'s snapshot has not; it may only remove tools'
+    if problem is not None:
+        hook = "spine_pre_step"
+        raise HookMisused(f"plugin {change.plugin} {problem} in {hook}", plugin=change.plugin, hook=hook)
+
+
+def _compact(run: Run, turn: TurnState, compaction: Compact, plugin: str, hook: str) -> None:
+    """Record a compaction, unless it would leave results without their call."""
+    history = run.log.history
+    kept = [message for message, seq in zip(history, history.seqs, strict=True) if seq > compaction.until]
+    problem = None
+    if not isinstance(compaction.summary, Message) or type(compaction.until) is not int:
+        problem = "gave no message or no seq"
+    elif not 0 < compaction.until <= run.log.seq:
+        problem = f"compacts until seq {compaction.until} of {run.log.seq}"
+    elif kept and kept[0].role == "tool":
+        problem = f"compacts until seq {compaction.until}, which parts a call from its result"
+    if problem is not None:
+        raise HookMisused(f"plugin {plugin} {problem} in {hook}", plugin=plugin, hook=hook)
+    run.append(HistoryCompacted(summary=compaction.summary, until=compaction.until), place=turn.id)
 
 
 def _failure(error: SpineError) -> Failure:
@@ -284,6 +304,7 @@ def _failure(error: SpineError) -> Failure:
 
 async def get_answer(run: Run, turn: TurnState) -> None:
     """The request's attempts; after a restart the request is rebuilt from the log and gets one more attempt."""
+    run.is_resumed = False
     pending = run.pending
     if pending is None:
         take_snapshot(run)
@@ -336,19 +357,15 @@ def _check_declared(run: Run, plugin: str, event: Any) -> None:
 
 async def run_calls(run: Run, turn: TurnState) -> None:
     """Results for all calls of the last message, or a suspended turn."""
-    take_snapshot_if_missing(run)
+    if run.capabilities is None:  # after a restart: today's registries stand in for the step's snapshot
+        take_snapshot(run)
     try:
+        await _revise_resumed(run, turn)
         await settle_calls(run, turn)
     except PluginFailed as error:
         await stop_if_cancelled(turn)
-        stop_calls(run, turn, "cancelled")
+        stop_calls(run, turn, "failed")
         run.append(StepFailed(failure=_failure(error)), place=turn.step)
-
-
-def take_snapshot_if_missing(run: Run) -> None:
-    """After a restart there is no snapshot of the running step; today's registries stand in for it."""
-    if run.capabilities is None:
-        take_snapshot(run)
 
 
 async def end_turn(run: Run, turn: TurnState) -> None:
@@ -373,32 +390,34 @@ async def end_turn(run: Run, turn: TurnState) -> None:
 async def after_failure(run: Run, turn: TurnState) -> None:
     """Ask the plugins what follows a failed step; the core's own answer is that the turn failed."""
     failure = turn.failure or Failure(category="internal", message="the step failed")
-    chain = run.chain("spine_step_failed")
     verdict: Stop | NextStep = Stop()
-    if chain:
-        context = run.context(turn, turn.step)
-        try:
-            verdict, _ = await waterfall(
-                chain,
-                "spine_step_failed",
-                "error",
-                failure,
-                (Stop, NextStep),
-                {"context": context},
-                run.watch,
-                lambda _: Stop(),
-            )
-        except PluginFailed as error:
-            run.append_failed(error, turn.step)
-        await stop_if_cancelled(turn)
+    try:
+        verdict = await _ask_what_follows(run, turn, failure)
+    except PluginFailed as error:
+        run.append_failed(error, turn.step)
+    await stop_if_cancelled(turn)
     if isinstance(verdict, Stop):
         await _fail_turn(run, turn, failure)
         return
-    if verdict.compaction is not None:
-        compaction = verdict.compaction
-        run.append(HistoryCompacted(summary=compaction.summary, until=compaction.until), place=turn.id)
     run.next_route = verdict.route
     await begin_step(run, turn)
+
+
+async def _ask_what_follows(run: Run, turn: TurnState, failure: Failure) -> Stop | NextStep:
+    chain, hook = run.chain("spine_step_failed"), "spine_step_failed"
+    if not chain:
+        return Stop()
+    arguments = {"context": run.context(turn, turn.step)}
+    allowed = (Stop, NextStep)
+    verdict: Stop | NextStep
+    verdict, changes = await waterfall(chain, hook, "error", failure, allowed, arguments, run.watch, lambda _: Stop())
+    if isinstance(verdict, NextStep):
+        plugin = changes[-1].plugin
+        if not isinstance(verdict.route, Route | None):
+            raise HookMisused(f"plugin {plugin} gave a route that is none in {hook}", plugin=plugin, hook=hook)
+        if verdict.compaction is not None:
+            _compact(run, turn, verdict.compaction, plugin, hook)
+    return verdict
 
 
 async def _fail_turn(run: Run, turn: TurnState, failure: Failure) -> None:
@@ -406,16 +425,18 @@ async def _fail_turn(run: Run, turn: TurnState, failure: Failure) -> None:
     await run.log.commit()
 
 
-def _stop_overdue(run: Run, turn: TurnState) -> None:
+async def _stop_overdue(run: Run, turn: TurnState) -> None:
     """After a hook was cut: an observer is reported and the turn goes on, a waterfall fails its step."""
     plugin, hook = run.watch.cut or ("unknown", "hook")
     run.watch.cut = None
     message = f"plugin {plugin} did not return from {hook} within {run.watch.timeout_s:g} s"
-    if hook == "spine_post_step":
+    if hook in ("spine_post_step", "spine_step_failed"):
         run.append_failed(PluginFailed(message, plugin=plugin, hook=hook), turn.step)
+        if turn.failure is not None and turn.phase == "step_failed":
+            await _fail_turn(run, turn, turn.failure)
         return
     _close_stream(run, turn, "failed")
-    stop_calls(run, turn, "cancelled")
+    stop_calls(run, turn, "failed")
     failure = Failure(category="hook_failed", message=message, details={"plugin": plugin, "hook": hook})
     run.append(StepFailed(failure=failure), place=turn.step)
 
@@ -459,7 +480,7 @@ async def _close_broken(run: Run, error: Exception) -> None:
     if turn is None or run.log.is_closed:
         return
     _close_stream(run, turn, "failed")
-    stop_calls(run, turn, "crashed")
+    stop_calls(run, turn, "failed")
     failure = Failure(category="internal", message=f"{type(error).__name__}: {error}"[:1000])
     run.append(TurnFailed(failure=failure), place=turn.id)
     with anyio.move_on_after(CLOSING_S, shield=True):

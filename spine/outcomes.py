@@ -22,6 +22,7 @@ __all__ = [
     "unknown_tool",
     "unreadable_arguments",
     "unusable_result",
+    "withheld",
 ]
 
 MAX_MESSAGE_CHARS: Final = 2000
@@ -30,8 +31,8 @@ MAX_NAMES: Final = 50
 
 Refuser = Literal["person", "plugin", "policy"]
 Reach = Literal["task", "thread", "waiting"]
-Interruption = Literal["cancelled", "thread", "crashed", "unrecorded"]
-NotStarted = Literal["cancelled", "max_tokens", "ending", "closed", "threads"]
+Interruption = Literal["cancelled", "thread", "failed", "crashed", "unrecorded"]
+NotStarted = Literal["cancelled", "failed", "max_tokens", "ending", "closed", "threads"]
 
 
 def unknown_tool(name: str, available: Sequence[str], *, wording: int = WORDING_VERSION) -> ToolOutcome:
@@ -73,6 +74,11 @@ def unusable_result(problem: str, *, wording: int = WORDING_VERSION) -> ToolOutc
     problem = _cut(problem, MAX_MESSAGE_CHARS)
     said = say("unusable_result", version=wording, problem=problem)
     return _outcome("error", "unusable_result", said, message=problem)
+
+
+def withheld(*, wording: int = WORDING_VERSION) -> ToolOutcome:
+    """The plugin that checks results before the model sees them failed."""
+    return _outcome("error", "withheld", say("withheld", version=wording), message="a plugin failed")
 
 
 def timed_out(timeout_s: float, *, reach: Reach = "task", wording: int = WORDING_VERSION) -> ToolOutcome:

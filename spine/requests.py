@@ -17,7 +17,7 @@ from spine.messages import Message, SystemBlock
 from spine.projectors.model_history import CHAIN_START, History, next_hash
 from spine.store import Content
 from spine.tools import ServerTool, ToolDefinition
-from spine.values import DIGEST_FORMAT, Digest, StepId, decode, digest, encode, freeze_object
+from spine.values import DIGEST_FORMAT, Digest, StepId, decode, digest, encode, freeze, freeze_object
 
 FRAME_TYPE = "application/vnd.spine.frame+json"
 JSON_TYPE = "application/json"
@@ -125,7 +125,7 @@ def _field_json(codec: Codec, name: str, value: Any) -> Any:
         case "tool_choice" | "response_format":
             return None if value is None else codec.to_json(value)
         case _:
-            return value
+            return freeze(value)
 
 
 def _field_value(codec: Codec, name: str, json: Any) -> Any:
@@ -146,6 +146,37 @@ def _field_value(codec: Codec, name: str, json: Any) -> Any:
             return freeze_object(json)
         case _:
             return json
+
+
+_ITEMS: Mapping[str, tuple[type, ...]] = {
+    "system": (SystemBlock,),
+    "messages": (Message,),
+    "tools": (ToolDefinition, ServerTool),
+    "stop_sequences": (str,),
+}
+
+
+def problem_of(codec: Codec, before: ModelRequest, after: ModelRequest) -> str | None:
+    """Why a changed request cannot be made, in words that follow "a plugin"; None when it can.
+
+    Only what differs from `before` is looked at. Tools that are not known are not this function's affair.
+    """
+    if after.step != before.step:
+        return "changed the request's step"
+    for name, kinds in _ITEMS.items():
+        items = getattr(after, name)
+        if items is not getattr(before, name) and not all(isinstance(item, kinds) for item in items):
+            return f"put something into the request's {name} that is no {kinds[0].__name__}"
+    if after.messages is not before.messages and any(message.role == "system" for message in after.messages):
+        return "put a system message into the request; sections belong in system"
+    try:
+        for field in _FIELDS:
+            value = getattr(after, field.name)
+            if value is not getattr(before, field.name):
+                encode(_field_json(codec, field.name, value))
+    except Exception as exc:
+        return f"gave a value for {field.name} that cannot be recorded: {exc}"
+    return None
 
 
 def _tool_value(codec: Codec, json: Mapping[str, Any]) -> ToolDefinition | ServerTool:

@@ -38,6 +38,7 @@ _VERSION_1: Final[Mapping[str, str]] = MappingProxyType(
         "exception_silent": "error: {type}",
         "failed": "error: {message}",
         "unusable_result": "error: The tool ran to its end, but its result cannot be shown: {problem}.",
+        "withheld": "error: The result of this call is withheld: a plugin that checks results failed.",
         "timeout": (
             "timeout: The tool did not finish within {seconds} s and was stopped. "
             "Some of its effects may have happened."
@@ -60,12 +61,16 @@ _VERSION_1: Final[Mapping[str, str]] = MappingProxyType(
             "interrupted: The process ended while this call was running. "
             "Its effects may have happened; check before calling it again."
         ),
+        "interrupted_failed": (
+            "interrupted: The step failed while this call was running. Some of its effects may have happened."
+        ),
         "interrupted_unrecorded": (
             "interrupted: The result of this call was not recorded. "
             "Its effects may have happened; check before calling it again."
         ),
         # A call that never started.
         "not_started_cancelled": "not started: The turn was cancelled before this call ran. Nothing was executed.",
+        "not_started_failed": "not started: The step failed before this call ran. Nothing was executed.",
         "not_started_max_tokens": (
             "not started: Your answer was cut at its output limit (max_tokens), so this call may be incomplete. "
             "Nothing was executed."

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import attrs
 import pytest
-from stage import TickingClock, agent_of, events_of, judge, kinds_of, plugin, reader_of, staged, tool_of
+from stage import TickingClock, agent_of, events_of, judge, kinds_of, plugin, staged, tool_of
 
 from spine.codec import Codec, genesis, row_hash
 from spine.errors import EventUnknown, LogBroken, UsageError, ValueRefused

