@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from docs_classes import class_regions
 from docs_commands import command_regions
 from docs_markdown import PAGES, ROOT, regions, with_regions
 from docs_scenario import scenario_regions
@@ -287,6 +288,7 @@ RENDERERS: tuple[Callable[[], Iterator[tuple[str, str]]], ...] = (
     floor_regions,
     command_regions,
     scenario_regions,
+    class_regions,
 )
 
 

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -126,11 +127,26 @@ def one_sentence_a_line(text: str) -> str:
 
 
 def signature(function: Any) -> str:
-    """`(path, *, now)`: a function's parameters as a caller types them, with types, without `self`."""
-    found = inspect.signature(function)
-    kept = [p for p in found.parameters.values() if p.name not in ("self", "cls")]
-    text = str(found.replace(parameters=kept))
-    return re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", text).replace("'", "")
+    """`(path: str, *, now: int) -> None`: parameters and types as they are written, without `self`."""
+    node = _written(function)
+    arguments = node.args
+    arguments.args = [each for each in arguments.args if each.arg not in ("self", "cls")]
+    arguments.posonlyargs = []
+    for each in (*arguments.args, *arguments.kwonlyargs):
+        each.annotation = _unquoted(each.annotation)
+    returned = _unquoted(node.returns)
+    end = f" -> {ast.unparse(returned)}" if returned is not None else ""
+    return re.sub(r"(?<=[\w\])])=(?=\S)", " = ", f"({ast.unparse(arguments)}){end}").replace("'", '"')
+
+
+def _written(function: Any) -> Any:
+    return ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
+
+
+def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return ast.parse(annotation.value, mode="eval").body
+    return annotation
 
 
 def cell(text: str) -> str:

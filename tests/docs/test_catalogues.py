@@ -6,6 +6,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+from docs_classes import CLASSES
 from docs_commands import ROOT_COMMAND, tree
 from docs_markdown import PAGES, ROOT, name_of, prose, regions
 from docs_regions import (
@@ -203,6 +204,11 @@ def test_every_key_of_a_scenario_is_described(texts: dict[str, str]) -> None:
     assert missing == repeated
 
 
+def test_every_class_that_applications_hold_is_described() -> None:
+    """python.md has the fields and methods of each of them."""
+    assert {f"class {kind.__name__}" for kind in CLASSES} <= set(regions(_page("python.md")))
+
+
 # ------------------------------------------------------------------------------------------- public names, the house
 
 
@@ -229,7 +235,7 @@ def test_every_module_names_its_floor() -> None:
 def test_stated_lengths_are_about_right() -> None:
     """The reading order states lengths of files that exist, right within a fifth or 40 lines."""
     lengths = stated_lengths((ROOT / "docs" / "explanation" / "reading-order.md").read_text())
-    assert lengths
+    assert round(sum(lengths.values()), -3) == 7000, "the page says seven thousand"
     for path, stated in lengths.items():
         assert abs(length_of(path) - stated) <= max(40, stated // 5), f"{path}: {REWRITE}"
 
