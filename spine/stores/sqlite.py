@@ -170,8 +170,9 @@ class SqliteStore:
 
     def _locate(self, connection: sqlite3.Connection, batch: Append) -> tuple[int, int] | None:
         """The session's number and the time that its events count from; None when nobody ever claimed it."""
-        # Should the session be deleted and its number given to another, then no hash of its log is that one's head.
-        known = self._known.get(batch.session)
+        # Should a session be deleted and its number given to another, then its writer's hash is not that one's head.
+        # A first batch has no hash to tell: it asks for the number.
+        known = self._known.get(batch.session) if batch.seq else None
         if known is not None:
             return known
         found = connection.execute("SELECT no, created FROM sessions WHERE id = ?", (batch.session,)).fetchone()

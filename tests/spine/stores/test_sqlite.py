@@ -18,7 +18,7 @@ import pytest
 from spine.errors import StoreBusy, StoreUnavailable
 from spine.store import Append, Owner
 from spine.stores.sqlite import SqliteStore
-from spine.testing.store_trials import FIRST, START, Writer, chain, writer
+from spine.testing.store_trials import ALICE, FIRST, START, Writer, chain, writer
 from spine.values import SessionId
 
 NO_BYTES: Any = object()
@@ -204,7 +204,8 @@ def test_a_session_is_full_before_it_would_run_into_the_next(store: SqliteStore)
     assert str(verdict) == "session first is full: a store holds 16777216 events of each"
 
 
-def test_a_remembered_session_that_was_deleted_refuses_its_writer(store: SqliteStore) -> None:
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_deleted_session_s_number_never_leads_into_another_s_log(store: SqliteStore, goes_on: bool) -> None:
     log = writer(store)
     log.append(b"1")
     log.append(b"2")
@@ -213,9 +214,11 @@ def test_a_remembered_session_that_was_deleted_refuses_its_writer(store: SqliteS
         other.execute("DELETE FROM events")
         other.commit()
     neighbour = writer(store, SessionId("next"))
-    assert store.append([log.batch(b"3")])[0] is not None
+    if goes_on:
+        assert store.append([log.batch(b"3")])[0] is not None
+    writer(store).append(b"again")
     assert list(store.read(neighbour.session)) == []
-    writer(store).append(b"1")
+    assert [row.data for row in store.read(FIRST)] == [b"again"]
 
 
 def test_a_closed_store_says_so(store: SqliteStore) -> None:
@@ -245,6 +248,8 @@ def test_a_forked_child_may_not_use_the_connections(store: SqliteStore, monkeypa
 
 
 def test_owners_that_hold_nothing_any_more_are_forgotten(store: SqliteStore) -> None:
+    writer(store, SessionId("released"))
+    store.release(SessionId("released"), ALICE)
     for number in range(20):
         writer(store, owner=Owner(f"owner {number}", "host", number, number), now=START + number * 60_000_000)
     with closing(sqlite3.connect(store.path)) as other:
