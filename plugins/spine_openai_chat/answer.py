@@ -30,11 +30,11 @@ from spine.llm.errors import Category, provider_error
 from spine.llm.response import ModelResponse, StopReason
 from spine.llm.usage import Usage
 from spine.messages import ContentBlock
-from spine.wire import Draft, WireLimits, not_ours, out_of_place, settled, truncated
+from spine.wire import Draft, WireLimits, not_ours, out_of_place, read_counts, settled, truncated
 from spine_openai_chat.additions import Additions
 from spine_openai_chat.calls import Call, CallTable, arguments_text
 from spine_openai_chat.errors import stream_error
-from spine_openai_chat.usage import read_usage
+from spine_openai_chat.usage import PLACES
 
 NAME = "openai_chat"
 STOP_REASONS: Mapping[str, StopReason] = {
@@ -222,7 +222,7 @@ class Answer:
         call.sent = len(call.pieces)
 
     def _take_usage(self, raw: Any) -> None:
-        self.draft.report(read_usage(raw) if isinstance(raw, dict) else Usage(malformed=True))
+        self.draft.report(read_counts(raw, PLACES) if isinstance(raw, dict) else Usage(malformed=True))
 
     # --------------------------------------------------------------------------------------------- endings
 

@@ -5,18 +5,27 @@ long session costs a look-up per message. What the target cannot be told is refu
 Sources: the OpenAI reference of chat completions, and the compatible servers' own pages, read 2026-11-30.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spine.llm.catalogue import Traits
-from spine.llm.errors import ProviderError, provider_error, unsupported
 from spine.llm.protocols import Body
 from spine.llm.request import ModelRequest, ResponseFormat, ToolChoice
 from spine.messages import SystemBlock
 from spine.tools import ServerTool, ToolDefinition
-from spine.wire import clean_text, join_body, to_json, wire_name, wire_names
-from spine_openai_chat.schemas import object_schema, strict_problem
+from spine.wire import (
+    TargetMemory,
+    clean_text,
+    join_body,
+    object_schema,
+    read_options,
+    refuse_features,
+    refuse_foreign_tools,
+    strict_problem,
+    to_json,
+    wire_name,
+    wire_names,
+)
 from spine_openai_chat.turns import TurnEncoder
 
 NAMESPACE = "openai_chat"
@@ -54,33 +63,25 @@ class ChatEncoder:
     """Encodes requests; keeps wire bytes of messages as long as the messages live."""
 
     def __init__(self) -> None:
-        self._targets: dict[tuple[str, Traits], TurnEncoder] = {}
+        self._targets = TargetMemory(TurnEncoder)
 
     def check(self, request: ModelRequest, traits: Traits) -> None:
         """Raise `unsupported_capability` or, for options that do not exist, `invalid_request`."""
-        for feature, capability, is_asked in (
+        rows = (
             ("tools", "tools", request.tools and not traits.tools),
             ("response_format", "structured_output", request.response_format and not traits.structured_output),
             ("a thinking budget in tokens", "thinking", type(request.thinking) is int),
             (f"thinking {request.thinking}", "thinking", _is_unknown_effort(request, traits)),
-        ):
-            if is_asked:
-                raise unsupported(feature, provider=traits.provider, model=request.route.model, capability=capability)
-        for tool in request.tools:
-            if type(tool) is ServerTool and tool.protocol != NAMESPACE:
-                raise unsupported(
-                    f'the server tool "{tool.name}" of {tool.protocol}',
-                    provider=traits.provider,
-                    model=request.route.model,
-                    capability="server_tools",
-                )
+        )
+        refuse_features(request, traits, rows)
+        refuse_foreign_tools(request, traits, NAMESPACE)
         _names(request, traits)
         _options(request)
 
     def encode(self, request: ModelRequest, traits: Traits) -> Body:
         """The body of one POST."""
         losses: dict[str, None] = {}
-        turns = self._turns(request, traits)
+        turns = self._targets.of(str(request.route), traits)
         fields = {**_parameters(request, traits, losses), **_options(request)}
         if request.tools:
             fields["tools"] = [_tool(tool, traits) for tool in request.tools]
@@ -91,15 +92,6 @@ class ChatEncoder:
             losses=tuple(losses),
             names=_names(request, traits),
         )
-
-    def _turns(self, request: ModelRequest, traits: Traits) -> TurnEncoder:
-        key = (str(request.route), traits)
-        turns = self._targets.get(key)
-        if turns is None:
-            if len(self._targets) >= 64:
-                self._targets.clear()
-            turns = self._targets[key] = TurnEncoder(route=key[0], traits=traits)
-        return turns
 
 
 def _parameters(request: ModelRequest, traits: Traits, losses: dict[str, None]) -> dict[str, Any]:
@@ -181,31 +173,6 @@ def _system(blocks: Iterable[SystemBlock], traits: Traits) -> list[bytes]:
 
 
 def _options(request: ModelRequest) -> dict[str, Any]:
-    """The caller's own fields. Raises `invalid_request` for unknown ones and for an `extra_body` that hides ours."""
-    given = request.provider_options.get(NAMESPACE)
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise provider_error("invalid_request", f'provider_options["{NAMESPACE}"] must be an object')
-    fields: dict[str, Any] = {}
-    for key, value in given.items():
-        if key in OPTIONS:
-            fields[key] = value
-        elif key != "extra_body":
-            raise _unknown_option(key)
-    extra = given.get("extra_body", {})
-    if not isinstance(extra, Mapping):
-        raise provider_error("invalid_request", f'provider_options["{NAMESPACE}"]["extra_body"] must be an object')
-    hidden = sorted(_OURS & extra.keys())
-    if hidden:
-        raise provider_error("invalid_request", f"extra_body may not set {', '.join(hidden)}; the request itself does")
+    """The caller's own fields."""
+    fields, extra = read_options(request, NAMESPACE, OPTIONS, _OURS)
     return {**fields, **extra}
-
-
-def _unknown_option(key: str) -> ProviderError:
-    nearest = difflib.get_close_matches(key, OPTIONS, 1)
-    near = f'; nearest is "{nearest[0]}"' if nearest else ""
-    return provider_error(
-        "invalid_request",
-        f'unknown option "{key}" in provider_options["{NAMESPACE}"]{near}; other fields go into its "extra_body"',
-    )

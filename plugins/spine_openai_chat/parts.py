@@ -14,7 +14,7 @@ from spine.messages import (
     JsonBlock,
     TextBlock,
 )
-from spine.wire import clean_text, to_json
+from spine.wire import artifact_note, clean_text, note, to_json
 
 Part = dict[str, Any]
 Encoded = str | Part | None
@@ -39,7 +39,7 @@ def joined_text(blocks: Iterable[ContentBlock], traits: Traits, losses: list[str
     texts: list[str] = []
     for block in blocks:
         part = _part(block, traits, losses, in_result=True)
-        texts.append(part if isinstance(part, str) else "" if part is None else _note(block, "a part", losses))
+        texts.append(part if isinstance(part, str) else "" if part is None else note(block, "a part", losses))
     return "".join(texts)
 
 
@@ -48,17 +48,10 @@ def _part(block: ContentBlock, traits: Traits, losses: list[str], *, in_result: 
     return encode(block, traits, losses, in_result) if encode is not None else None
 
 
-def _note(block: Any, what: str, losses: list[str]) -> str:
-    """A few words where something was that the target does not take."""
-    losses.append(f"{what} was replaced by a note")
-    media_type = getattr(block, "media_type", None)
-    return f"[{what} not shown{': ' + media_type if media_type else ''}]"
-
-
 def _image(block: ImageBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
     url = block.url or (f"data:{block.media_type};base64,{block.data}" if block.data is not None else None)
     if url is None or not traits.vision or (in_result and not traits.tool_images):
-        return _note(block, "an image in a tool result" if in_result and traits.vision and url else "an image", losses)
+        return note(block, "an image in a tool result" if in_result and traits.vision and url else "an image", losses)
     return {"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}
 
 
@@ -67,20 +60,16 @@ def _audio(block: AudioBlock, traits: Traits, losses: list[str], in_result: bool
         losses.append("sound was replaced by its transcript")
         return block.transcript
     if block.data is None or not traits.audio or in_result:
-        return _note(block, "sound", losses)
+        return note(block, "sound", losses)
     kind = block.media_type.partition("/")[2].removeprefix("x-")
     return {"type": "input_audio", "input_audio": {"data": block.data, "format": {"mpeg": "mp3"}.get(kind, kind)}}
 
 
 def _document(block: DocumentBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
     if block.data is None or not traits.documents or in_result:
-        return _note(block, "a document", losses)
+        return note(block, "a document", losses)
     name = clean_text(block.name or "") or f"document.{block.media_type.partition('/')[2] or 'bin'}"
     return {"type": "file", "file": {"filename": name, "file_data": f"data:{block.media_type};base64,{block.data}"}}
-
-
-def _artifact(block: ArtifactRefBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
-    return f"[content {block.digest[:14]} of type {block.media_type}, {block.size} bytes, kept beside the conversation]"
 
 
 def _extension(block: ExtensionBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
@@ -94,6 +83,6 @@ _PARTS: Mapping[type, Callable[[Any, Traits, list[str], bool], Encoded]] = {
     ImageBlock: _image,
     AudioBlock: _audio,
     DocumentBlock: _document,
-    ArtifactRefBlock: _artifact,
+    ArtifactRefBlock: lambda block, traits, losses, in_result: artifact_note(block),
     ExtensionBlock: _extension,
 }

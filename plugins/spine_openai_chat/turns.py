@@ -5,7 +5,6 @@ completion. Call ids: the vendor's own go back to the provider that gave them, i
 request; else ours are written, in the target's grammar. Own reasoning and opaque state go back to the same model only.
 """
 
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from spine.messages import (
     ToolCallBlock,
     ToolResultBlock,
 )
-from spine.wire import clean_text, to_json, wire_name
+from spine.wire import MessageMemory, call_ids, clean_text, to_json, wire_name
 from spine_openai_chat.parts import content_parts, joined_text
 
 PROTOCOL = "openai_chat"
@@ -31,18 +30,13 @@ ECHOED = frozenset(("reasoning_details", "extra_content"))
 
 @attrs.define
 class _Kept:
-    """A message's wire form. `ids` are the wire ids of an assistant's calls by ours, `results` the tool messages.
+    """A message's wire form. `ids` are the wire ids of an assistant's calls by ours, `results` the tool messages."""
 
-    `apart` is the same message without vendor ids, made when they repeat in a request.
-    """
-
-    message: "weakref.ref[Message]"
     data: bytes = b""
     ids: Mapping[str, str] = attrs.Factory(dict)
     wire_ids: frozenset[str] = frozenset()
     results: "tuple[_Result, ...]" = ()
     losses: tuple[str, ...] = ()
-    apart: "_Kept | None" = None
 
 
 @attrs.define
@@ -65,10 +59,10 @@ class _Result:
 class TurnEncoder:
     """Encodes messages for one route and its traits."""
 
-    def __init__(self, *, route: str, traits: Traits) -> None:
+    def __init__(self, route: str, traits: Traits) -> None:
         self._route = route
         self._traits = traits
-        self._kept: dict[int, _Kept] = {}
+        self._memory = MessageMemory(self._written)
 
     def encode(self, messages: Sequence[Message], losses: dict[str, None]) -> list[bytes]:
         """Each message as JSON with a comma before it; what got lost is added to `losses`."""
@@ -77,9 +71,7 @@ class TurnEncoder:
         seen: set[str] = set()
         results: list[_Result] = []
         for message in messages:
-            kept = self._kept.get(id(message))
-            if kept is None or kept.message() is not message:
-                kept = self._keep(message)
+            kept = self._memory.written(message, seen)
             if kept.losses:
                 losses.update(dict.fromkeys(kept.losses))
             if kept.results:
@@ -90,9 +82,6 @@ class TurnEncoder:
                 items.extend(self._answers(results, ids))
                 results = []
             if kept.wire_ids:
-                if not seen.isdisjoint(kept.wire_ids):
-                    kept = self._with_our_ids(message, kept)
-                seen.update(kept.wire_ids)
                 ids = kept.ids
             items.append(kept.data)
         items.extend(self._answers(results, ids))
@@ -105,25 +94,10 @@ class TurnEncoder:
             results = sorted(results, key=lambda result: order.get(result.call_id, len(order)))
         return [result.written(ids.get(result.call_id) or self._wire_id(result.call_id)) for result in results]
 
-    def _keep(self, message: Message) -> _Kept:
-        key = id(message)
-        kept = self._written(message, weakref.ref(message, lambda _: self._forget(key)), use_vendor_ids=True)
-        self._kept[key] = kept
-        return kept
-
-    def _forget(self, key: int) -> None:
-        self._kept.pop(key, None)
-
-    def _with_our_ids(self, message: Message, kept: _Kept) -> _Kept:
-        """The same without vendor ids: they repeat from answer to answer in this session (some count from 0)."""
-        if kept.apart is None:
-            kept.apart = self._written(message, kept.message, use_vendor_ids=False)
-        return kept.apart
-
-    def _written(self, message: Message, reference: "weakref.ref[Message]", *, use_vendor_ids: bool) -> _Kept:
+    def _written(self, message: Message, use_vendor_ids: bool) -> _Kept:
         losses: list[str] = []
         if message.role == "assistant":
-            return self._assistant(message, reference, losses, use_vendor_ids=use_vendor_ids)
+            return self._assistant(message, losses, use_vendor_ids=use_vendor_ids)
         results = tuple(
             _Result(block.call_id, to_json(content_parts(block.content, self._traits, losses, in_result=True)))
             for block in message.content
@@ -133,15 +107,13 @@ class TurnEncoder:
         content = content_parts(rest, self._traits, losses)
         role = "user" if message.role != "system" else "developer" if self._traits.developer_role else "system"
         data = b"," + to_json({"role": role, "content": content}) if content else b""
-        return _Kept(reference, data=data, results=results, losses=tuple(losses))
+        return _Kept(data=data, results=results, losses=tuple(losses))
 
     # ------------------------------------------------------------------------------------------- assistants
 
-    def _assistant(
-        self, message: Message, reference: "weakref.ref[Message]", losses: list[str], *, use_vendor_ids: bool
-    ) -> _Kept:
+    def _assistant(self, message: Message, losses: list[str], *, use_vendor_ids: bool) -> _Kept:
         calls = message.tool_calls
-        ids = self._call_ids(message, calls, use_vendor_ids=use_vendor_ids)
+        ids = call_ids(message, self._traits, PROTOCOL, use_vendor_ids=use_vendor_ids)
         text = self._visible(message, losses)
         wire: dict[str, Any] = {"role": "assistant", "content": text or None}
         wire.update(self._own_state(message, losses))
@@ -149,7 +121,6 @@ class TurnEncoder:
             wire["tool_calls"] = [self._call(block, ids[block.id]) for block in calls]
         is_empty = not text and len(wire) == 2
         return _Kept(
-            reference,
             data=b"" if is_empty else b"," + to_json(wire if text or calls else {**wire, "content": ""}),
             ids=ids,
             wire_ids=frozenset(ids.values()),
@@ -199,24 +170,6 @@ class TurnEncoder:
         if (state.protocol, f"{state.provider}:{state.model}") != (PROTOCOL, self._route):
             return {}
         return {key: value for key, value in state.data.items() if key in ECHOED}
-
-    # -------------------------------------------------------------------------------------------------- ids
-
-    def _call_ids(self, message: Message, calls: Sequence[ToolCallBlock], *, use_vendor_ids: bool) -> dict[str, str]:
-        """Wire ids by our ids."""
-        ours: dict[str, str] = {block.id: self._wire_id(block.id) for block in calls}
-        origin = message.origin
-        if not use_vendor_ids or origin is None or origin.protocol != PROTOCOL:
-            return ours
-        if origin.provider != self._traits.provider:
-            return ours
-        theirs: dict[str, str] = {
-            block.id: block.vendor_id
-            for block in calls
-            if block.vendor_id and wire_name(block.vendor_id, self._traits.call_id_pattern) == block.vendor_id
-        }
-        is_unique = len({*theirs.values()}) == len(theirs) == len(calls)
-        return theirs if is_unique else ours
 
     def _wire_id(self, call_id: str) -> str:
         return wire_name(call_id, self._traits.call_id_pattern)

@@ -4,14 +4,9 @@ Source: the OpenAI reference of the usage object, and DeepSeek, Together, Moonsh
 (read 2026-11-30). `prompt_tokens` includes what came from the cache, `completion_tokens` includes reasoning.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from spine.wire import Places
 
-from spine.llm.usage import Usage
-from spine.wire import freeze_object
-
-MOST_TOKENS = 2**53
-_PLACES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
+PLACES: Places = (
     ("input_tokens", (("prompt_tokens",),)),
     (
         "cache_read_tokens",
@@ -22,29 +17,3 @@ _PLACES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     ("reasoning_tokens", (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",))),
     ("total_tokens", (("total_tokens",),)),
 )
-"""Field, and the paths where it may stand, the first that holds anything wins."""
-
-
-def read_usage(raw: Mapping[str, Any]) -> Usage:
-    """`raw` in neutral words. What is absent or null is None; what is no token count is None and sets `malformed`."""
-    counts: dict[str, int | None] = {}
-    malformed = False
-    for field, paths in _PLACES:
-        value = next((found for path in paths if (found := _at(raw, path)) is not None), None)
-        counts[field] = count = _count(value)
-        malformed = malformed or (value is not None and count is None)
-    return Usage(**counts, malformed=malformed, raw=freeze_object(raw))
-
-
-def _at(raw: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    value: Any = raw
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _count(value: Any) -> int | None:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
-    return value if is_count else None

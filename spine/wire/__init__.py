@@ -8,12 +8,17 @@ grammar, the meaning of error answers, delays, limits.
 from spine.wire.adapter import HttpAdapter
 from spine.wire.bodies import clean_text, freeze_object, from_json, join_body, to_json
 from spine.wire.captured import decode_captured
+from spine.wire.counts import Places, read_counts
 from spine.wire.decoder import BodyDecoder, Reading
 from spine.wire.delays import retry_delay
 from spine.wire.draft import Draft, not_ours, out_of_place, settled, truncated
 from spine.wire.failures import ErrorReading, Rules, failure_of, read_error, scrub, status_category
 from spine.wire.limits import Deadlines, WireLimits
-from spine.wire.names import wire_name, wire_names
+from spine.wire.memory import MessageMemory, TargetMemory, Written
+from spine.wire.names import call_ids, wire_name, wire_names
+from spine.wire.notes import artifact_note, note
+from spine.wire.options import read_options, refuse_features, refuse_foreign_tools
+from spine.wire.schemas import object_schema, strict_problem
 from spine.wire.sse import EventStream, ServerEvent
 from spine.wire.vocabulary import SHARED, extended, phrase_table
 
@@ -25,10 +30,16 @@ __all__ = [
     "ErrorReading",
     "EventStream",
     "HttpAdapter",
+    "MessageMemory",
+    "Places",
     "Reading",
     "Rules",
     "ServerEvent",
+    "TargetMemory",
     "WireLimits",
+    "Written",
+    "artifact_note",
+    "call_ids",
     "clean_text",
     "decode_captured",
     "extended",
@@ -37,13 +48,20 @@ __all__ = [
     "from_json",
     "join_body",
     "not_ours",
+    "note",
+    "object_schema",
     "out_of_place",
     "phrase_table",
+    "read_counts",
     "read_error",
+    "read_options",
+    "refuse_features",
+    "refuse_foreign_tools",
     "retry_delay",
     "scrub",
     "settled",
     "status_category",
+    "strict_problem",
     "to_json",
     "truncated",
     "wire_name",

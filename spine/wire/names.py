@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from spine.llm.catalogue import Traits
 from spine.llm.chunks import Chunk, ToolCallStarted
 from spine.llm.errors import provider_error
 from spine.messages import Message, ToolCallBlock
 
-__all__ = ["rename_call", "rename_calls", "wire_name", "wire_names"]
+__all__ = ["call_ids", "rename_call", "rename_calls", "wire_name", "wire_names"]
 
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -64,3 +65,24 @@ def rename_calls(message: Message, names: Mapping[str, str]) -> Message:
         for block in message.content
     )
     return message.evolve(content=content)
+
+
+def call_ids(message: Message, traits: Traits, protocol: str, *, use_vendor_ids: bool) -> dict[str, str]:
+    """The wire ids of a message's calls by our ids, in the order of the calls.
+
+    A vendor's own ids go back to the provider that gave them, if all of them fit its grammar and differ; else ours are
+    written, in the target's grammar.
+    """
+    calls = message.tool_calls
+    pattern = traits.call_id_pattern
+    ours: dict[str, str] = {block.id: wire_name(block.id, pattern) for block in calls}
+    origin = message.origin
+    if not use_vendor_ids or origin is None or (origin.protocol, origin.provider) != (protocol, traits.provider):
+        return ours
+    theirs: dict[str, str] = {
+        block.id: block.vendor_id
+        for block in calls
+        if block.vendor_id and wire_name(block.vendor_id, pattern) == block.vendor_id
+    }
+    is_unique = len({*theirs.values()}) == len(theirs) == len(calls)
+    return theirs if is_unique else ours

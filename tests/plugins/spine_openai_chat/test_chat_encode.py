@@ -29,8 +29,8 @@ from spine.messages import (
     user_message,
 )
 from spine.tools import ServerTool, ToolDefinition
+from spine.wire import object_schema, strict_problem
 from spine_openai_chat.protocol import OpenAIChat
-from spine_openai_chat.schemas import object_schema, strict_problem
 
 ROUTE = Route("lab", "m")
 TRAITS = Traits(provider="lab", protocol="openai_chat", model="m")
@@ -477,15 +477,15 @@ def test_a_message_is_encoded_once_for_a_target_and_forgotten_with_it(monkeypatc
     protocol = OpenAIChat()
     messages = [user_message("a"), assistant(call("t1s1c1")), result("t1s1c1", "x")]
     first = protocol.encode(request(*messages), TRAITS)
-    (turns,) = protocol._encoder._targets.values()
+    (turns,) = protocol._encoder._targets._values.values()
     written: list[Message] = []
-    monkeypatch.setattr(turns, "_written", lambda message, *_, **__: written.append(message))
+    monkeypatch.setattr(turns._memory, "_write", lambda message, *_: written.append(message))
     assert protocol.encode(request(*messages), TRAITS) == first
     assert written == []
-    assert len(turns._kept) == 3
+    assert len(turns._memory) == 3
     messages.clear()
     gc.collect()
-    assert turns._kept == {}
+    assert len(turns._memory) == 0
 
 
 def test_equal_requests_give_equal_bytes() -> None:

@@ -1,7 +1,9 @@
-"""JSON Schemas as servers of this protocol want them."""
+"""JSON Schemas as providers want them (side room `wire`)."""
 
 from collections.abc import Mapping
 from typing import Any
+
+__all__ = ["object_schema", "strict_problem"]
 
 
 def object_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:

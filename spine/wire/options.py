@@ -1,0 +1,71 @@
+"""What a request may ask of a target (side room `wire`): the caller's own fields, and what `check` refuses.
+
+Nothing is dropped here in silence: an option that does not exist, an `extra_body` that would hide what the log says was
+asked, a server tool of another protocol are errors before anything is sent.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from spine.llm.catalogue import Traits
+from spine.llm.errors import ProviderError, provider_error, unsupported
+from spine.llm.request import ModelRequest
+from spine.tools import ServerTool
+
+__all__ = ["read_options", "refuse_features", "refuse_foreign_tools"]
+
+
+def read_options(
+    request: ModelRequest, namespace: str, known: frozenset[str], ours: frozenset[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`provider_options[namespace]` as its `known` fields and its `extra_body`.
+
+    Raises `invalid_request` for unknown fields and for an `extra_body` that sets one of `ours`.
+    """
+    given = request.provider_options.get(namespace)
+    if given is None:
+        return {}, {}
+    if not isinstance(given, Mapping):
+        raise provider_error("invalid_request", f'provider_options["{namespace}"] must be an object')
+    fields = {key: value for key, value in given.items() if key != "extra_body"}
+    unknown = next((key for key in fields if key not in known), None)
+    if unknown is not None:
+        raise _unknown_option(unknown, namespace, known)
+    extra = given.get("extra_body", {})
+    if not isinstance(extra, Mapping):
+        raise provider_error("invalid_request", f'provider_options["{namespace}"]["extra_body"] must be an object')
+    hidden = sorted(ours & extra.keys())
+    if hidden:
+        raise provider_error("invalid_request", f"extra_body may not set {', '.join(hidden)}; the request itself does")
+    return fields, dict(extra)
+
+
+def _unknown_option(key: str, namespace: str, known: frozenset[str]) -> ProviderError:
+    nearest = difflib.get_close_matches(key, known, 1)
+    near = f'; nearest is "{nearest[0]}"' if nearest else ""
+    return provider_error(
+        "invalid_request",
+        f'unknown option "{key}" in provider_options["{namespace}"]{near}; other fields go into its "extra_body"',
+    )
+
+
+def refuse_features(request: ModelRequest, traits: Traits, rows: Iterable[tuple[str, str, object]]) -> None:
+    """Raise `unsupported_capability` for the first of `rows` (feature, capability, whether it is asked) that is asked
+    for: the target cannot do any of them."""
+    for feature, capability, is_asked in rows:
+        if is_asked:
+            raise unsupported(feature, provider=traits.provider, model=request.route.model, capability=capability)
+
+
+def refuse_foreign_tools(request: ModelRequest, traits: Traits, protocol: str) -> None:
+    """Raise `unsupported_capability` for a server tool of another protocol."""
+    refuse_features(
+        request,
+        traits,
+        (
+            (f'the server tool "{tool.name}" of {tool.protocol}', "server_tools", tool.protocol != protocol)
+            for tool in request.tools
+            if type(tool) is ServerTool
+        ),
+    )
