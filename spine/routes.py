@@ -67,7 +67,7 @@ class Routes:
         entry = catalogue.providers.get(route.provider)
         registered = self._registries.adapters.resolve(scope).entries.get(route.provider)
         if self._everything is not None:
-            adapter, protocol = self._everything, getattr(self._everything, "protocol", "scripted")
+            adapter, protocol = self._everything, _protocol_of(self._everything)
         elif registered is not None:
             factory: AdapterFactory = registered.value
             protocol = entry.protocol if entry else route.provider
@@ -127,3 +127,9 @@ class Routes:
         self._adapters.clear()
         if errors:
             raise ExceptionGroup("closing adapters failed", errors)
+
+
+def _protocol_of(adapter: Adapter) -> str:
+    """What an adapter that answers every route calls its protocol; an `HttpAdapter` holds the protocol itself."""
+    protocol = getattr(adapter, "protocol", "scripted")
+    return str(getattr(protocol, "name", protocol))
