@@ -6,21 +6,12 @@ from typing import Any
 import click
 from docs_source import one_line, one_sentence_a_line, table
 
-
-def _root() -> Any:
-    try:
-        from spine.cli import cli
-
-        list(_below(cli, "spine", None))
-    except ImportError:  # the command line is not there yet
-        return None
-    return cli
+from spine.cli import cli
 
 
 def tree() -> Iterator[tuple[str, click.Command, click.Context]]:
     """Every command with its full name, groups first."""
-    if ROOT_COMMAND is not None:
-        yield from _below(ROOT_COMMAND, "spine", None)
+    yield from _below(cli, "spine", None)
 
 
 def _below(command: Any, name: str, parent: click.Context | None) -> Iterator[tuple[str, click.Command, click.Context]]:
@@ -33,9 +24,6 @@ def _below(command: Any, name: str, parent: click.Context | None) -> Iterator[tu
                 yield from _below(found, f"{name} {each}", context)
 
 
-ROOT_COMMAND = _root()
-
-
 def command_regions() -> Iterator[tuple[str, str]]:
     """A command: how it is called, its help, its options; and the list of all."""
     rows = []
@@ -43,8 +31,7 @@ def command_regions() -> Iterator[tuple[str, str]]:
         yield f"command {name}", _command(name, command, context)
         if name != "spine":
             rows.append((f"`{name}`", command.get_short_help_str(200)))
-    if rows:
-        yield "commands", table(("command", "what it does"), rows)
+    yield "commands", table(("command", "what it does"), rows)
 
 
 def _command(name: str, command: click.Command, context: click.Context) -> str:

@@ -16,8 +16,9 @@ from typing import Any
 
 import attrs
 import pytest
-from docs_commands import ROOT_COMMAND
 from docs_markdown import Block, blocks, commands, matches, name_of
+
+from spine.cli import cli
 
 NAMESPACE = "docs_page"
 _SHELL = frozenset("|<>&;*$`")
@@ -94,9 +95,8 @@ def run_command(text: str) -> str:
 
 
 def _run_here(arguments: list[str]) -> str:
-    assert ROOT_COMMAND is not None
     with _captured() as printed, suppress(SystemExit):
-        ROOT_COMMAND.main(arguments)
+        cli.main(arguments)
     return printed()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 from docs_classes import CLASSES
-from docs_commands import ROOT_COMMAND, tree
+from docs_commands import tree
 from docs_markdown import PAGES, ROOT, name_of, prose, regions
 from docs_regions import (
     ROOMS,
@@ -48,16 +48,10 @@ def _coded_headings(page: str, level: int = 3) -> list[str]:
     return re.findall(rf"^{'#' * level} `([^`]+)`$", page, re.MULTILINE)
 
 
-def _needs_the_command_line(name: str) -> bool:
-    return name == "commands" or name.startswith("command ")
-
-
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_generated_text_is_up_to_date(page: Path, texts: dict[str, str]) -> None:
     """Each generated region holds what the code says now."""
     for name, text in regions(page.read_text()).items():
-        if ROOT_COMMAND is None and _needs_the_command_line(name):
-            continue
         assert name in texts, f"{name_of(page)}: nothing gives the region {name!r}"
         assert text == texts[name], f"{name_of(page)}: region {name!r} is out of date; {REWRITE}"
 
@@ -189,7 +183,6 @@ def test_variables_of_the_environment() -> None:
 # ------------------------------------------------------------------------------------------- command line, scenarios
 
 
-@pytest.mark.skipif(ROOT_COMMAND is None, reason="the command line is not there yet")
 def test_every_command_is_described() -> None:
     """cli.md has every command, its options generated from the code."""
     described = {name.removeprefix("command ") for name in regions(_page("cli.md")) if name.startswith("command ")}
