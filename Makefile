@@ -15,7 +15,7 @@ T ?=
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
-PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore
+PIP := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --root-user-action=ignore
 CORPUS := ../shared/wire
 
 .PHONY: help demo test lint types scenarios live wire bench clean install install-live
@@ -70,11 +70,12 @@ live: $(VENV)/.live
 wire: $(VENV)/.dev
 	@PATH="$(abspath $(BIN)):$$PATH"; \
 	if [ ! -d $(CORPUS) ]; then echo "wire: $(CORPUS) is not there, nothing scored"; exit 0; fi; \
+	status=0; \
 	for corpus in $(CORPUS)/*.jsonl.gz; do \
 		protocol=$$(basename $$corpus .jsonl.gz); \
 		if [ ! -d plugins/spine_$$protocol ]; then echo "wire: no plugin for $$protocol, not scored"; continue; fi; \
-		$(RUN) $(CORPUS)/score.py $$corpus --skip tests/wire_overrides.txt -- spine decode --batch || exit 1; \
-	done
+		$(RUN) $(CORPUS)/score.py $$corpus --skip tests/wire_overrides.txt -- spine decode --batch || status=1; \
+	done; exit $$status
 
 bench: $(VENV)/.dev
 	@$(RUN) -m benchmarks $(T)

@@ -1,4 +1,7 @@
-"""`python -m benchmarks [--json] [T1 T5 …]`: take figures and judge them. With --strict exit status 1 when a bound is missed."""
+"""`python -m benchmarks [--json] [--strict] [T1 T5 …]`: take figures and judge them.
+
+Exit status 1 with --strict when a bound is missed.
+"""
 
 import argparse
 import sys
