@@ -5,9 +5,11 @@ has been passed on. Whatever ends an attempt, what had arrived of it is in the l
 """
 
 from contextlib import aclosing
-from typing import Any
+from typing import Any, get_args
 
-from spine.errors import UsageError
+import attrs
+
+from spine.errors import SpineError, UsageError, ValueTooLarge
 from spine.events import (
     MessageCommitted,
     MessageInterrupted,
@@ -18,24 +20,31 @@ from spine.events import (
 )
 from spine.llm.assemble import Assembler
 from spine.llm.catalogue import price
-from spine.llm.chunks import Chunk, ProviderEvent
+from spine.llm.chunks import Chunk, ProviderEvent, RefusalDelta, TextDelta, ThinkingDelta, ToolCallDelta
 from spine.llm.errors import Failure, ProviderError, provider_error
+from spine.llm.request import ModelRequest
 from spine.llm.response import ModelResponse
 from spine.llm.retry import Wait, decide
 from spine.llm.usage import Usage
 from spine.messages import Message, Origin, ToolCallBlock
 from spine.projectors.status import TurnState
+from spine.routes import Target
 from spine.run import PendingRequest, Run, stop_if_cancelled
-from spine.values import StepId
+from spine.values import StepId, clean_text
 
 FLUSH_CHUNKS = 64
 FLUSH_S = 0.05
+FLUSH_CHARS = 65_536
+"""However they are escaped, so many characters and the next piece fit one event."""
+_CHUNK_KINDS = frozenset(get_args(Chunk))
+_TEXT_OF = {TextDelta: "text", ThinkingDelta: "text", RefusalDelta: "text", ToolCallDelta: "arguments"}
 
 
 class Flow:
     """The answer that is arriving: folds its chunks, shows them live, and records them per flush.
 
-    A flush happens at 64 chunks, 50 ms after the first unrecorded one, and before any other event of the step.
+    A flush happens at 64 chunks or 65,536 characters, 50 ms after the first unrecorded chunk, and before any other
+    event of the step. Lone surrogates are replaced at this door.
     """
 
     def __init__(self, run: Run, step: StepId, attempt: int) -> None:
@@ -46,6 +55,7 @@ class Flow:
         self._first = 0.0
         self._chunks: list[Chunk] = []
         self._offsets: list[int] = []
+        self._size = 0
         self.assembler = Assembler(step)
 
     @property
@@ -55,6 +65,12 @@ class Flow:
 
     def add(self, chunk: Chunk) -> None:
         """Take one chunk; debug events of the provider are not recorded."""
+        name = _TEXT_OF.get(type(chunk))
+        if name is not None:
+            text = getattr(chunk, name)
+            self._size += len(text)
+            if not text.isascii() and (clean := clean_text(text)) != text:
+                chunk = attrs.evolve(chunk, **{name: clean})  # type: ignore[arg-type]
         self.assembler.add(chunk)
         for watcher in self._run.on_chunk:
             watcher(chunk)
@@ -65,7 +81,7 @@ class Flow:
             self._first = now
         self._chunks.append(chunk)
         self._offsets.append(int((now - self._first) * 1000))
-        if len(self._chunks) >= FLUSH_CHUNKS or now - self._first >= FLUSH_S:
+        if len(self._chunks) >= FLUSH_CHUNKS or now - self._first >= FLUSH_S or self._size >= FLUSH_CHARS:
             self.flush()
 
     def flush(self) -> None:
@@ -73,7 +89,7 @@ class Flow:
         if self._chunks:
             offsets = tuple(self._offsets) if any(self._offsets) else ()
             event = ModelChunks(chunks=tuple(self._chunks), attempt=self._attempt, offsets=offsets)
-            self._chunks, self._offsets = [], []
+            self._chunks, self._offsets, self._size = [], [], 0
             self._run.append(event, place=self._place)
 
     def flush_if_due(self) -> None:
@@ -128,31 +144,44 @@ async def _one_attempt(turn: TurnState, pending: PendingRequest, flow: Flow) -> 
             async for item in stream:
                 await stop_if_cancelled(turn)
                 if response is not None:
-                    raise _broken_contract(f"sent {type(item).__name__} after its response")
+                    raise broken_contract(f"sent {type(item).__name__} after its response")
                 if type(item) is ModelResponse:
                     response = item
-                else:
+                elif type(item) in _CHUNK_KINDS:
                     flow.add(item)  # type: ignore[arg-type]
+                else:
+                    raise broken_contract(f"sent {type(item).__name__}, which is neither a chunk nor a response")
     except (
         ProviderError,
         UsageError,
     ):  # the latter is the caller's mistake (a script that ran out), not the provider's
         raise
     except Exception as exc:
-        raise _broken_contract(f"raised {type(exc).__name__}: {exc}") from exc
+        raise broken_contract(f"raised {type(exc).__name__}: {exc}") from exc
     await stop_if_cancelled(turn)
     if response is None:
-        raise _broken_contract("ended without a response")
+        raise broken_contract("ended without a response")
     assembler = flow.assembler
     assembler.model = response.model or assembler.model
     assembler.response_id = response.response_id or assembler.response_id
     message = assembler.message(origin_of(pending, assembler))
     if not _is_fold(response.message, message):
-        raise _broken_contract("gave a message that is not the fold of its chunks")
+        raise broken_contract("gave a message that is not the fold of its chunks")
     return message, response
 
 
-def _broken_contract(what: str) -> ProviderError:
+def check_request(target: Target, request: ModelRequest) -> None:
+    """Ask the target whether it can take a request. Raises `ProviderError`, also for a check that is itself broken."""
+    try:
+        target.adapter.check(request)
+    except SpineError:
+        raise
+    except Exception as exc:
+        raise broken_contract(f"raised {type(exc).__name__} from check: {exc}") from exc
+
+
+def broken_contract(what: str) -> ProviderError:
+    """The error of an adapter that did something else than chunks and then exactly one response."""
     return provider_error("protocol_error", f"the adapter {what[:500]}", retryable=False)
 
 
@@ -181,11 +210,20 @@ def _attempt_failed(
     if delay is None:
         if flow.is_visible:
             partial = flow.partial(origin_of(pending, flow.assembler))
-            note = f"the answer broke off: {failure.category}"
-            run.append(MessageInterrupted(message=partial, cause="failed", failure=failure, note=note), place=step)
+            _interrupt(run, partial, failure, step)
         run.append(StepFailed(failure=failure), place=step)
         run.pending = None
     return delay
+
+
+def _interrupt(run: Run, partial: Message | None, failure: Failure, step: StepId) -> None:
+    interrupted = MessageInterrupted(
+        message=partial, cause="failed", failure=failure, note=f"the answer broke off: {failure.category}"
+    )
+    try:
+        run.append(interrupted, place=step)
+    except ValueTooLarge:  # its chunks are on record
+        run.append(attrs.evolve(interrupted, message=None), place=step)
 
 
 def _commit_message(
@@ -204,7 +242,12 @@ def _commit_message(
         cost=price(response.usage, pending.target.prices),
         metadata=response.metadata,
     )
-    run.append(committed, place=step)
+    try:
+        run.append(committed, place=step)
+    except ValueTooLarge as error:
+        failure = Failure(category="protocol_error", message=f"the answer cannot be recorded: {error.message}")
+        _attempt_failed(run, pending, flow, step, run.policy.attempts, failure)
+        return
     run.flow = run.pending = None
 
 
@@ -212,8 +255,9 @@ def crashed_partial(run: Run, turn: TurnState) -> tuple[bool, Message | None]:
     """Whether an earlier process recorded chunks of the open request, and what they make."""
     assembler = Assembler(turn.step)
     found = False
-    for event in run.log.read(after=turn.requested, types=("model.chunks", "model.attempt_failed")):
-        if event.type == "model.attempt_failed":
+    kinds = ("model.chunks", "model.attempt_started", "model.attempt_failed")
+    for event in run.log.read(after=turn.requested, types=kinds):
+        if event.type != "model.chunks":  # each attempt begins anew
             assembler, found = Assembler(turn.step), False
             continue
         found = True

@@ -12,7 +12,7 @@ import anyio
 import attrs
 
 from spine import outcomes
-from spine.errors import HookMisused, PluginFailed
+from spine.errors import HookMisused, PluginFailed, ValueTooLarge
 from spine.events import (
     ApprovalRequested,
     Change,
@@ -33,7 +33,7 @@ from spine.recovery import resolve
 from spine.results import checked_outcome
 from spine.run import Run, patches, stop_if_cancelled
 from spine.tools import DEFAULT_RESULT_BYTES, Tool, ToolInvocation, ToolOutcome
-from spine.values import CallId, Digest, JsonObject, StepId, digest, encode
+from spine.values import CallId, Digest, JsonObject, StepId, digest, encode, step_of
 
 
 @attrs.frozen
@@ -221,7 +221,7 @@ def _wait(
     applied: tuple[Patch, ...],
     reason: str | None,
     stale: ApprovalState | None,
-) -> _Waits:
+) -> _Waits | _Done:
     request = ApprovalRequested(
         id=f"a{len(run.log.status.approvals) + 1}",
         call=block.id,
@@ -232,7 +232,10 @@ def _wait(
         reason=reason,
         replaces=stale.request.id if stale is not None else None,
     )
-    run.append(request, place=StepId(block.id.partition("c")[0]))
+    try:
+        run.append(request, place=step_of(block.id))
+    except ValueTooLarge as error:
+        return _Done(block, Executed(outcomes.invalid_arguments(error.message)))
     return _Waits(request, request.id)
 
 
@@ -254,11 +257,9 @@ def approval_hash(run: Run, tool: Tool, arguments: JsonObject) -> Digest:
 
 
 async def _run_group(run: Run, turn: TurnState, step: StepId, prepared: Sequence[_Prepared]) -> None:
-    ready = [item for item in prepared if isinstance(item, _Ready)]
-    for item in ready:
-        if not item.resumes:
-            run.append(_started(item), place=step)
-    done = [item for item in prepared if isinstance(item, _Done)]
+    started = [_start(run, step, item) if isinstance(item, _Ready) else item for item in prepared]
+    ready = [item for item in started if isinstance(item, _Ready)]
+    done = [item for item in started if isinstance(item, _Done)]
     for answered in done:
         _complete(run, step, answered.call, answered.executed, answered.patches)
     for answered in done:
@@ -275,6 +276,16 @@ async def _run_group(run: Run, turn: TurnState, step: StepId, prepared: Sequence
             group.start_soon(_run_contained, run, turn, step, item, failures)
     if failures:
         raise failures[0]
+
+
+def _start(run: Run, step: StepId, item: _Ready) -> _Ready | _Done:
+    """Record the start of a call, unless it is recorded already; one that does not fit an event does not run."""
+    try:
+        if not item.resumes:
+            run.append(_started(item), place=step)
+    except ValueTooLarge as error:
+        return _Done(item.invocation.requested, Executed(outcomes.invalid_arguments(error.message)))
+    return item
 
 
 def _started(item: _Ready) -> ToolStarted:

@@ -18,14 +18,13 @@ from typing import Any
 import anyio
 from anyio.lowlevel import checkpoint
 
-from spine.attempts import Flow, answer, crashed_partial, origin_of
+from spine.attempts import Flow, answer, check_request, crashed_partial, origin_of
 from spine.calls import revise_unshown, settle_calls, stop_calls
 from spine.capabilities import Capabilities, estimate_tokens, snapshot, trim
 from spine.errors import HookMisused, PluginFailed, RouteUnknown, SpineError, UsageError
 from spine.events import (
     CancelRequested,
     Change,
-    HistoryCompacted,
     InputDelivered,
     MessageInterrupted,
     ModelAttemptStarted,
@@ -43,7 +42,7 @@ from spine.llm.response import ModelResponse
 from spine.messages import Message, SystemBlock
 from spine.projectors.status import INCOMPLETE, Phase, TurnState
 from spine.requests import content_of, diff, frame_content, frame_of, problem_of, request_digest, selection_json
-from spine.run import PendingRequest, Run, patches, stop_if_cancelled
+from spine.run import PendingRequest, Run, compact, patches, stop_if_cancelled
 from spine.sections import DynamicContext, StaticContext
 from spine.values import StepId, encode, utc
 
@@ -133,14 +132,14 @@ async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool
         request, changes = await waterfall(chain, "spine_pre_step", "request", base, allowed, arguments, run.watch)
         await stop_if_cancelled(turn)
     if isinstance(request, Compact):
-        _compact(run, turn, request, changes[-1].plugin, "spine_pre_step")
+        compact(run, turn, request, changes[-1].plugin, "spine_pre_step")
         await _request(run, turn, step, may_compact=False)
         return
     for change in changes:
         _check_change(run, change, capabilities)
     selected = run.resolve(base.route)
     target = selected if request.route == base.route else run.routes.resolve(request.route, run.scope)
-    target.adapter.check(request)
+    check_request(target, request)
     frame, frame_seq = _frame(run, base, selected.selection, step)
     applied = _patches(run, changes, step) if changes else ()
     effective = frame_of(run.log.codec, request) if applied else frame
@@ -269,22 +268,6 @@ def _check_change(run: Run, change: HookChange, capabilities: Capabilities) -> N
     if problem is not None:
         hook = "spine_pre_step"
         raise HookMisused(f"plugin {change.plugin} {problem} in {hook}", plugin=change.plugin, hook=hook)
-
-
-def _compact(run: Run, turn: TurnState, compaction: Compact, plugin: str, hook: str) -> None:
-    """Record a compaction, unless it would leave results without their call."""
-    history = run.log.history
-    kept = [message for message, seq in zip(history, history.seqs, strict=True) if seq > compaction.until]
-    problem = None
-    if not isinstance(compaction.summary, Message) or type(compaction.until) is not int:
-        problem = "gave no message or no seq"
-    elif not 0 < compaction.until <= run.log.seq:
-        problem = f"compacts until seq {compaction.until} of {run.log.seq}"
-    elif kept and kept[0].role == "tool":
-        problem = f"compacts until seq {compaction.until}, which parts a call from its result"
-    if problem is not None:
-        raise HookMisused(f"plugin {plugin} {problem} in {hook}", plugin=plugin, hook=hook)
-    run.append(HistoryCompacted(summary=compaction.summary, until=compaction.until), place=turn.id)
 
 
 def _failure(error: SpineError) -> Failure:
@@ -416,7 +399,7 @@ async def _ask_what_follows(run: Run, turn: TurnState, failure: Failure) -> Stop
         if not isinstance(verdict.route, Route | None):
             raise HookMisused(f"plugin {plugin} gave a route that is none in {hook}", plugin=plugin, hook=hook)
         if verdict.compaction is not None:
-            _compact(run, turn, verdict.compaction, plugin, hook)
+            compact(run, turn, verdict.compaction, plugin, hook)
     return verdict
 
 

@@ -10,12 +10,14 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from spine.agent import Agent
 from spine.capabilities import Capabilities, SectionRenderer
 from spine.clock import Clock
-from spine.events import HookFailed, Patch
-from spine.hooks import Chains, HookChange, HookContext, Hooks, HookWatch, Implementation
+from spine.errors import HookMisused
+from spine.events import HistoryCompacted, HookFailed, Patch
+from spine.hooks import Chains, Compact, HookChange, HookContext, Hooks, HookWatch, Implementation
 from spine.llm.chunks import Chunk
 from spine.llm.request import ModelRequest, Route
 from spine.llm.retry import RetryPolicy
 from spine.log import SessionLog
+from spine.messages import Message
 from spine.projectors.status import TurnState
 from spine.requests import Frame
 from spine.routes import Routes, Target
@@ -147,3 +149,19 @@ def patches(changes: Sequence[HookChange], changed: Callable[[HookChange], tuple
     """The changes of a waterfall as patches, those that changed nothing left out."""
     found = ((change, changed(change)) for change in changes)
     return tuple(Patch(plugin=c.plugin, phase=c.phase, changes=fields) for c, fields in found if fields)
+
+
+def compact(run: Run, turn: TurnState, compaction: Compact, plugin: str, hook: str) -> None:
+    """Record a compaction, unless it would leave results without their call."""
+    history = run.log.history
+    kept = [message for message, seq in zip(history, history.seqs, strict=True) if seq > compaction.until]
+    problem = None
+    if not isinstance(compaction.summary, Message) or type(compaction.until) is not int:
+        problem = "gave no message or no seq"
+    elif not 0 < compaction.until <= run.log.seq:
+        problem = f"compacts until seq {compaction.until} of {run.log.seq}"
+    elif kept and kept[0].role == "tool":
+        problem = f"compacts until seq {compaction.until}, which parts a call from its result"
+    if problem is not None:
+        raise HookMisused(f"plugin {plugin} {problem} in {hook}", plugin=plugin, hook=hook)
+    run.append(HistoryCompacted(summary=compaction.summary, until=compaction.until), place=turn.id)
