@@ -11,7 +11,7 @@ from types import MappingProxyType
 import attrs
 
 from spine.agent import Agent
-from spine.errors import HookMisused, ToolUnknown
+from spine.errors import HookMisused, PluginFailed, SpineError, ToolUnknown
 from spine.llm.request import Route
 from spine.messages import SystemBlock
 from spine.scope import Contribution, Registries, Scope
@@ -117,13 +117,7 @@ class SectionRenderer:
 
     def _block(self, entry: Contribution[Section], context: SectionContext | None) -> SystemBlock:
         section = entry.value
-        text = section.render if isinstance(section.render, str) else section.render(context)
-        if not isinstance(text, str):
-            raise HookMisused(
-                f'section "{section.name}" of {entry.owner} rendered {type(text).__name__}; wanted text',
-                plugin=entry.owner,
-                hook="render",
-            )
+        text = section.render if isinstance(section.render, str) else _rendered(entry, context)
         return SystemBlock(
             name=section.name,
             source=section.source or entry.owner,
@@ -134,6 +128,25 @@ class SectionRenderer:
             token_count=self._count(text),
             metadata=section.metadata,
         )
+
+
+def _rendered(entry: Contribution[Section], context: SectionContext | None) -> str:
+    render, owner = entry.value.render, entry.owner
+    assert callable(render)
+    try:
+        text = render(context)
+    except Exception as exc:
+        cause = exc.message if isinstance(exc, SpineError) else f"{type(exc).__name__}: {exc}"
+        raise PluginFailed(
+            f'section "{entry.name}" of {owner} failed to render: {cause}', plugin=owner, hook="render"
+        ) from exc
+    if not isinstance(text, str):
+        raise HookMisused(
+            f'section "{entry.name}" of {owner} rendered {type(text).__name__}; wanted text',
+            plugin=owner,
+            hook="render",
+        )
+    return text
 
 
 def trim(

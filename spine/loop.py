@@ -39,7 +39,7 @@ from spine.hooks import Compact, HookChange, NextStep, Stop, observe, waterfall
 from spine.llm.errors import Failure, ProviderError
 from spine.llm.request import ModelRequest, ResponseFormat, Route
 from spine.llm.response import ModelResponse
-from spine.messages import Message, SystemBlock
+from spine.messages import Message
 from spine.projectors.status import INCOMPLETE, Phase, TurnState
 from spine.requests import content_of, diff, frame_content, frame_of, problem_of, request_digest, selection_json
 from spine.run import PendingRequest, Run, compact, patches, stop_if_cancelled
@@ -194,7 +194,7 @@ def _base_request(
         )
 
     history = run.log.history
-    blocks = _render(run, capabilities, route, static, dynamic)
+    blocks = run.renderer.render(capabilities, route, static, dynamic)
     window = run.resolve(route).traits.window
     used = None if window is None else _estimate(history)
     budget = None if window is None else window - (agent.max_output_tokens or 0)
@@ -212,21 +212,6 @@ def _base_request(
         provider_options=agent.provider_options,
     )
     return request, trimmed, None if used is None else used + sum(block.token_count or 0 for block in system)
-
-
-def _render(
-    run: Run,
-    capabilities: Capabilities,
-    route: Route,
-    static: Callable[[], StaticContext],
-    dynamic: Callable[[], DynamicContext],
-) -> tuple[SystemBlock, ...]:
-    try:
-        return run.renderer.render(capabilities, route, static, dynamic)
-    except SpineError:
-        raise
-    except Exception as error:
-        raise PluginFailed(f"a section failed to render: {error!r}", plugin="", hook="render") from error
 
 
 def _response_format(overrides: Mapping[str, Any]) -> ResponseFormat | None:
