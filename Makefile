@@ -81,5 +81,5 @@ bench: $(VENV)/.dev
 	@$(RUN) -m benchmarks $(T)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist scenarios/.failed
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist scenarios/.failed demo.db demo.db-wal demo.db-shm
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
