@@ -112,7 +112,9 @@ class Codec:
         self._converter = _converter()
         self._write_message = self._converter.get_unstructure_hook(Message)
         self._by_name: dict[str, EventType] = {}
-        self._by_class: dict[type, tuple[EventType, str | None, Callable[[Any], Any]]] = {}
+        self._by_class: dict[type, tuple[EventType, str | None]] = {}
+        # Making these takes a millisecond for each type, and most processes meet few types.
+        self._writers: dict[type, tuple[EventType, str | None, Callable[[Any], Any]]] = {}
         self._readers: dict[str, Callable[[Any, Any], Any]] = {}
         for event_type in CORE_EVENTS:
             self.add(event_type, None)
@@ -134,15 +136,28 @@ class Codec:
         if missing:
             raise UsageError(f'event type "{event_type.name}" has no upcaster from version {missing[0]}')
         self._by_name[event_type.name] = event_type
-        writer = self._converter.get_unstructure_hook(event_type.data)
-        self._by_class[event_type.data] = (event_type, origin, writer)
-        self._readers[event_type.name] = self._converter.get_structure_hook(event_type.data)
+        self._by_class[event_type.data] = (event_type, origin)
+        if origin is not None:  # what is wrong with a plugin's class shows when it is registered
+            self._writer(event_type.data)
+            self._reader(event_type)
+
+    def _writer(self, kind: type) -> tuple[EventType, str | None, Callable[[Any], Any]]:
+        known = self._by_class.get(kind)
+        if known is None:
+            raise UsageError(f"{kind.__name__} is no declared event type")
+        made = self._writers[kind] = (*known, self._converter.get_unstructure_hook(kind))
+        return made
+
+    def _reader(self, event_type: EventType) -> Callable[[Any, Any], Any]:
+        made = self._readers[event_type.name] = self._converter.get_structure_hook(event_type.data)
+        return made
 
     def remove(self, origin: str) -> None:
         """Forget the event types of a plugin, `plugin@version`: its stored events read as unknown from then on."""
-        gone = [known for known, declared_by, _ in self._by_class.values() if declared_by == origin]
+        gone = [known for known, declared_by in self._by_class.values() if declared_by == origin]
         for event_type in gone:
-            del self._by_name[event_type.name], self._by_class[event_type.data], self._readers[event_type.name]
+            del self._by_name[event_type.name], self._by_class[event_type.data]
+            del self._readers[event_type.name], self._writers[event_type.data]
 
     def event_type(self, name: str) -> EventType | None:
         """The declared type of that name, None when it is unknown here."""
@@ -150,10 +165,8 @@ class Codec:
 
     def encode_event(self, event: Any) -> Encoded:
         """The stored form of an event's data. Raises `ValueTooLarge` over the limits, before anything happened."""
-        known = self._by_class.get(type(event))
-        if known is None:
-            raise UsageError(f"{type(event).__name__} is no declared event type")
-        event_type, origin, writer = known
+        kind = type(event)
+        event_type, origin, writer = self._writers.get(kind) or self._writer(kind)
         data = encode(writer(event))
         contents: tuple[Content, ...] = ()
         if len(data) > INLINE_CONTENT_BYTES:
@@ -193,7 +206,7 @@ class Codec:
                 return UnknownEvent(freeze_object(data))
             for version in range(row.version, event_type.version):
                 data = event_type.upcasters[version](data)
-            return self._readers[row.type](data, event_type.data)
+            return (self._readers.get(row.type) or self._reader(event_type))(data, event_type.data)
         except SpineError:
             raise
         except Exception as exc:
@@ -210,7 +223,8 @@ class Codec:
         data.pop("$contents", None)
         for version in range(row.version, event_type.version):
             data = event_type.upcasters[version](data)
-        known = decode(encode(self._by_class[event_type.data][2](self._readers[row.type](data, event_type.data))))
+        read = self._reader(event_type)(data, event_type.data)
+        known = decode(encode(self._writer(event_type.data)[2](read)))
         return tuple(_extra_paths(data, known, "$"))
 
     def message_bytes(self, message: Message) -> bytes:

@@ -24,6 +24,7 @@ from spine.codec import Codec, genesis, row_hash
 from spine.errors import LogBroken, SessionExists, StoreError, StoreUnavailable, ValueRefused
 from spine.log import LogReader
 from spine.store import Append, Content, Owner, Row, SessionInfo, Store
+from spine.stored import StoredLog
 from spine.values import Digest, SessionId, decode, digest, session_id
 
 __all__ = ["ExportReader", "Exported", "Imported", "export", "import_", "needed_contents"]
@@ -75,7 +76,7 @@ class Exported:
     bytes: int
 
 
-def export(reader: LogReader, out: Callable[[bytes], Any]) -> Exported:
+def export(reader: StoredLog, out: Callable[[bytes], Any]) -> Exported:
     """Write a session as of now, line by line, in bounded memory but for its largest event.
 
     `out` takes bytes, as a file's `write` does. Broken logs are exported as they are. Raises `SessionUnknown`.

@@ -16,8 +16,8 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "jsonschema_rs": "spine.schema",  # 70 ms in a cold process
         "spine.wire.http": "spine.wire.adapter",  # brings httpx: 55 ms
-        "spine.stores.memory": "spine.opening",
-        "spine.stores.sqlite": "spine.opening",
+        "spine.stores.memory": "spine.stores.opening",
+        "spine.stores.sqlite": "spine.stores.opening",
         "spine.wire.adapter": "spine.opening",  # httpx
         "yaml": "spine.testing.yaml_tree",
         "spine.testing.scenario_run": "spine.testing.pytest_plugin",
@@ -31,14 +31,17 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.cli.exchange": "spine.cli",
         "spine.cli.foreign": "spine.cli",
         "spine.cli.init": "spine.cli",
-        "spine.cli.look": "spine.cli",
+        "spine.cli.log": "spine.cli",
         "spine.cli.models": "spine.cli",
         "spine.cli.plugins": "spine.cli",
         "spine.cli.request": "spine.cli",
         "spine.cli.run": "spine.cli",
         "spine.cli.scenario": "spine.cli",
+        "spine.cli.sessions": "spine.cli",
+        "spine.cli.transcript": "spine.cli",
         "spine.cli.verify": "spine.cli",
         "spine.cli.installed": "spine.cli.reading",
+        "spine.cli.exported": "spine.cli.reading",
         "spine.cli.wire_view": "spine.cli.request",
     }
 )

@@ -4,10 +4,10 @@ import os
 import socket
 
 from spine import late
-from spine.errors import ConfigInvalid
 from spine.llm.protocols import Adapter, ProviderSettings, WireProtocol
 from spine.scope import Registries
 from spine.store import Owner, Store
+from spine.stores import opening
 
 
 def this_process(now: int, number: int) -> Owner:
@@ -30,23 +30,8 @@ def is_dead(owner: Owner) -> bool:
 
 def open_store(url: str, registries: Registries) -> Store:
     """The store of a URL: `memory:`, `sqlite:PATH[?durability=relaxed]`, or a scheme that a plugin offers."""
-    scheme, colon, rest = url.partition(":")
-    if not colon:
-        raise ConfigInvalid(f'store "{url}" is not of the form memory: or sqlite:PATH')
-    offered = registries.stores.resolve(None).entries.get(scheme)
-    if offered is not None:
-        store: Store = offered.value(url)
-        return store
-    if scheme == "memory":
-        memory: Store = late.load("spine.stores.memory").MemoryStore()
-        return memory
-    if scheme == "sqlite":
-        path, _, query = rest.partition("?")
-        sqlite: Store = late.load("spine.stores.sqlite").SqliteStore(
-            path, durability="relaxed" if "relaxed" in query else "full"
-        )
-        return sqlite
-    raise ConfigInvalid(f'store "{url}" is not of the form memory: or sqlite:PATH')
+    offered = registries.stores.resolve(None).entries
+    return opening.open_store(url, {scheme: entry.value for scheme, entry in offered.items()})
 
 
 def http_adapter(protocol: WireProtocol, settings: ProviderSettings) -> Adapter:

@@ -34,9 +34,9 @@ TABLE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "deny": ("spine.cli.approvals", "Decline a waiting call, and go on."),
     },
     "Look": {
-        "sessions": ("spine.cli.look", "List the sessions of the store."),
-        "transcript": ("spine.cli.look", "Print what a person saw."),
-        "log": ("spine.cli.look", "Print every event in one line."),
+        "sessions": ("spine.cli.sessions", "List the sessions of the store."),
+        "transcript": ("spine.cli.transcript", "Print what a person saw."),
+        "log": ("spine.cli.log", "Print every event in one line."),
         "request": ("spine.cli.request", "Print what the model saw in a step, and what was new."),
         "explain": ("spine.cli.request", "Tell where the parts of a step come from, or why a call ran."),
     },

@@ -18,7 +18,7 @@ from spine.agent import Agent
 from spine.config import Settings
 from spine.errors import SpineError, UsageError
 from spine.events import SessionCreated
-from spine.log import LogReader
+from spine.stored import StoredLog
 
 __all__ = ["ChosenAgent", "choose_agent", "load_agent", "make_importable", "recorded_agent"]
 
@@ -49,7 +49,7 @@ def choose_agent(settings: Settings, recorded: SessionCreated | None) -> ChosenA
 PLAIN: Final = "assistant"
 
 
-def recorded_agent(reader: LogReader) -> SessionCreated | None:
+def recorded_agent(reader: StoredLog) -> SessionCreated | None:
     """What a session says about the agent it began with; None when there is no such session yet."""
     if reader.store.head(reader.session) is None:
         return None

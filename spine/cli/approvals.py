@@ -21,7 +21,6 @@ from spine.cli.turns import end_turn, interruptible, settled, shown, this_user
 from spine.config import Settings
 from spine.errors import ApprovalUnknown
 from spine.events import ApprovalDecided, SessionCreated
-from spine.log import LogReader
 from spine.opening import is_dead
 from spine.projectors.json import plain, utc
 from spine.projectors.log_context import LogContext
@@ -29,6 +28,7 @@ from spine.projectors.phrases import call_text, counted, with_reason
 from spine.projectors.status import ApprovalState, Status
 from spine.projectors.visible import one_line
 from spine.runtime import Runtime
+from spine.stored import StoredLog
 from spine.values import SessionId, encode
 
 __all__ = ["COMMANDS"]
@@ -59,7 +59,7 @@ def waiting(opened: Reading, only: SessionId | None = None) -> Iterator[Waiting]
             continue
         if next(iter(opened.store.read(info.id, types=("approval.requested",))), None) is None:
             continue
-        reader = LogReader(opened.store, opened.codec, info.id)
+        reader = StoredLog(opened.store, opened.codec, info.id)
         status, context = Status(), LogContext()
         state, texts = status.initial(), {}
         for event in reader.read():
@@ -133,7 +133,7 @@ def _deciding(decision: Decision, verb: str) -> click.Command:
             owner = _living_owner(opened, one.session)
             if owner is not None:
                 return _through_inbox(opened, one, data, owner)
-            recorded = recorded_agent(LogReader(opened.store, opened.codec, one.session))
+            recorded = recorded_agent(StoredLog(opened.store, opened.codec, one.session))
             chosen = choose_agent(opened.settings, recorded)
             if chosen is None:
                 return _queue(opened, one, data)
@@ -171,7 +171,7 @@ def _through_inbox(opened: Reading, one: Waiting, data: dict[str, Any], owner: s
     seq = opened.store.head(one.session)
     _put(opened, one, data)
     until = time.monotonic() + TAKEN_S
-    reader = LogReader(opened.store, opened.codec, one.session)
+    reader = StoredLog(opened.store, opened.codec, one.session)
     while time.monotonic() < until:
         if any(_is_it(event.data, one.id) for event in reader.read(after=seq[0] if seq else 0)):
             out(f"{one.session}: {one.id} {data['decision']} by {one_line(data['by'])}; its owner ({owner}) goes on")

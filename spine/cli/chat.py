@@ -19,13 +19,13 @@ from spine.cli.talking import open_session, override_of, settings_of
 from spine.cli.turns import end_turn, interruptible, new_session_id, settled, shown, this_user
 from spine.config import Settings
 from spine.errors import SpineError, UsageError
-from spine.log import LogReader
 from spine.messages import user_message
 from spine.projectors import SessionTranscript, fold, to_text
 from spine.proof.request_text import diff_text
 from spine.proof.request_view import find_request
 from spine.runtime import Runtime
 from spine.session import Session
+from spine.stored import StoredLog
 from spine.turn import Turn
 
 try:
@@ -151,7 +151,7 @@ def _exit(state: Chat, rest: str) -> None:
     state.is_over = True
 
 
-def _read(state: Chat, show: Callable[[LogReader], str]) -> None:
+def _read(state: Chat, show: Callable[[StoredLog], str]) -> None:
     async def look() -> None:
         async with Runtime.open(settings=state.settings) as runtime:
             out(paint(show(runtime.reader(state.session))))

@@ -6,26 +6,23 @@ otherwise.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
 import attrs
 
 from spine import late
-from spine.cli.screen import note
 from spine.codec import Codec
 from spine.config import Settings, load_settings
 from spine.errors import SessionUnknown
 from spine.events import RecordedEvent, UnknownEvent
-from spine.exports import ExportReader
-from spine.log import LogReader
-from spine.opening import open_store
-from spine.scope import Registries
 from spine.store import Row, SessionInfo, Store
+from spine.stored import StoredLog
+from spine.stores.opening import open_store
 from spine.values import Digest, SessionId
 
-__all__ = ["Reading", "checked", "find_session", "load_plugins", "reading", "reading_session"]
+__all__ = ["Reading", "find_session", "load_plugins", "reading", "reading_session"]
 
 
 def load_plugins(settings: Settings, codec: Codec) -> Any:
@@ -61,9 +58,9 @@ class Reading:
     store: Store
     codec: Codec
 
-    def reader(self, session: str | None) -> LogReader:
+    def reader(self, session: str | None) -> StoredLog:
         """The log of a session: its id, a unique beginning of one, or the newest. Raises `SessionUnknown`."""
-        return LogReader(self.store, self.codec, find_session(self.store, session))
+        return StoredLog(self.store, self.codec, find_session(self.store, session))
 
 
 @contextmanager
@@ -87,30 +84,24 @@ def _is_there(url: str) -> bool:
 
 
 def _open(url: str, settings: Settings, codec: Codec) -> Store:
-    registries = Registries.new()
-    if url.partition(":")[0] not in ("sqlite", "memory"):
-        registries = load_plugins(settings, codec).registries
-    return open_store(url, registries)
+    if url.partition(":")[0] in ("sqlite", "memory"):
+        return open_store(url)
+    offered = load_plugins(settings, codec).registries.stores.resolve(None).entries
+    return open_store(url, {scheme: entry.value for scheme, entry in offered.items()})
 
 
 @contextmanager
-def reading_session(store: str | None, session: str | None) -> Iterator[LogReader]:
-    """The log of a session of the store; or of the export that `session` is the path of."""
+def reading_session(store: str | None, session: str | None, *, check: bool = False) -> Iterator[StoredLog]:
+    """The log of a session of the store; or of the export that `session` is the path of.
+
+    With `check` an export whose chain is broken is refused, and one whose end is missing is noted.
+    """
     if session is not None and _is_path(session):
-        reader = ExportReader(session, LateCodec(load_settings()))
-        with closing(reader):
+        with late.load("spine.cli.exported").opened(session, LateCodec(load_settings()), check=check) as reader:
             yield reader
         return
     with reading(store) as opened:
         yield opened.reader(session)
-
-
-def checked(reader: LogReader) -> None:
-    """Refuse an export whose chain is broken; say when its end is missing."""
-    if isinstance(reader, ExportReader):
-        reader.check()
-        if reader.torn is not None:
-            note(f"{reader.store.url}: {reader.torn}")
 
 
 def _is_path(text: str) -> bool:

@@ -6,14 +6,14 @@ import click
 
 from spine import late
 from spine.cli.options import options, session_argument
-from spine.cli.reading import checked, reading_session
+from spine.cli.reading import reading_session
 from spine.cli.screen import LOCAL, out, out_json
 from spine.config import load_settings
 from spine.errors import UsageError
-from spine.log import LogReader
 from spine.proof.explain import explain_call, explain_step
 from spine.proof.request_text import diff_text, patches_text, request_text
 from spine.proof.request_view import RequestView, find_request, patch_views, request_json
+from spine.stored import StoredLog
 
 __all__ = ["COMMANDS"]
 
@@ -33,8 +33,7 @@ def request(
     """Print what the model saw in a step, rebuilt from the log; exit status 1 when it is not what was sent."""
     if diff + patches + (wire is not None) > 1:
         raise UsageError("of --diff, --patches and --wire only one can be asked at a time", hint="spine request --help")
-    with reading_session(store, session) as reader:
-        checked(reader)
+    with reading_session(store, session, check=True) as reader:
         view, earlier = find_request(reader, step)
         if wire is not None:
             late.load("spine.cli.wire_view").print_body(load_settings(), wire, view)
@@ -45,7 +44,7 @@ def request(
         return 0 if view.is_equal else 1
 
 
-def _text(reader: LogReader, view: RequestView, earlier: RequestView | None, *, diff: bool, patches: bool) -> str:
+def _text(reader: StoredLog, view: RequestView, earlier: RequestView | None, *, diff: bool, patches: bool) -> str:
     if patches:
         return patches_text(view, patch_views(reader, view))
     return diff_text(view, earlier) if diff else request_text(view)
@@ -60,8 +59,7 @@ def explain(words: tuple[str, ...], step: str | None, store: str | None) -> None
     session, call = _session_and_call(words)
     if call is not None and step is not None:
         raise UsageError(f"--step {step} and the call {call} are two questions", hint=f"spine explain {call}")
-    with reading_session(store, session) as reader:
-        checked(reader)
+    with reading_session(store, session, check=True) as reader:
         out(explain_step(reader, step) if call is None else explain_call(reader, call, zone=LOCAL))
 
 

@@ -23,12 +23,12 @@ from spine.events import (
     ToolRevised,
     ToolStarted,
 )
-from spine.log import LogReader
 from spine.messages import ToolCallBlock, ToolResultBlock
 from spine.projectors.phrases import call_text, clock, counted, duration, json_text, listed, name_text, with_reason
 from spine.projectors.visible import one_line
 from spine.proof.request_text import patch_phrases, required_parameters
 from spine.proof.request_view import RequestView, find_request, frame_selection, patch_views
+from spine.stored import StoredLog
 from spine.values import CallId, Digest, short, step_of
 
 __all__ = ["CallStory", "call_story", "explain_call", "explain_step"]
@@ -41,7 +41,7 @@ _TIMES = ("did not run", "ran once", "ran twice")
 # ------------------------------------------------------------------------------------------------------------ a step
 
 
-def explain_step(reader: LogReader, step: str | None = None) -> str:
+def explain_step(reader: StoredLog, step: str | None = None) -> str:
     """Sections, tools, adapter and changes of a step's request, each with whose it is. Raises `UsageError`."""
     view, _ = find_request(reader, step)
     facts = list(reader.read(types=_READ))
@@ -87,7 +87,7 @@ def _tools(view: RequestView, facts: list[RecordedEvent]) -> Iterator[tuple[str,
         yield name_text(tool.name), f"{effect}, approval asked" if tool.name in asked else effect
 
 
-def _adapter(reader: LogReader, view: RequestView) -> str:
+def _adapter(reader: StoredLog, view: RequestView) -> str:
     selection = frame_selection(reader, view)
     prices = selection.get("prices")
     said = f"prices {one_line(str(prices))}" if prices else "no price known"
@@ -100,7 +100,7 @@ def _adapter(reader: LogReader, view: RequestView) -> str:
     return " · ".join(one_line(str(part)) for part in parts)
 
 
-def _pre_step(reader: LogReader, view: RequestView) -> Iterator[tuple[str, ...]]:
+def _pre_step(reader: StoredLog, view: RequestView) -> Iterator[tuple[str, ...]]:
     for number, patch in enumerate(patch_views(reader, view), 1):
         yield str(number), one_line(patch.patch.plugin), "; ".join(patch_phrases(patch)) or "no change"
     if not view.data.patches:
@@ -138,7 +138,7 @@ class CallStory:
         return tuple(fact for fact in self.facts if isinstance(fact.data, kind))
 
 
-def call_story(reader: LogReader, call: str) -> CallStory:
+def call_story(reader: StoredLog, call: str) -> CallStory:
     """Collect what became of a call. Raises `UsageError` naming the calls there are."""
     block: ToolCallBlock | None = None
     message: RecordedEvent | None = None
@@ -165,7 +165,7 @@ def call_story(reader: LogReader, call: str) -> CallStory:
 _OF_CALL = (ApprovalRequested, ToolStarted, ToolResolved, ToolCompleted, ToolRevised)
 
 
-def explain_call(reader: LogReader, call: str, *, zone: tzinfo = UTC) -> str:
+def explain_call(reader: StoredLog, call: str, *, zone: tzinfo = UTC) -> str:
     """The chain behind one call: who asked for it, knowing what, with which arguments, and who allowed it."""
     story = call_story(reader, call)
     view, _ = find_request(reader, step_of(CallId(call)))

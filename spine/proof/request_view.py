@@ -8,12 +8,12 @@ import attrs
 from spine.errors import LogBroken, UsageError
 from spine.events import ContentAdded, ModelRequested, Patch, RecordedEvent
 from spine.llm.request import ModelRequest
-from spine.log import LogReader
 from spine.projectors import refuse_unknown
 from spine.projectors.json import plain
 from spine.projectors.model_history import History, ModelHistory
 from spine.rebuild import Rebuilder
 from spine.requests import apply
+from spine.stored import StoredLog
 from spine.values import Digest, StepId, decode
 
 __all__ = ["PatchView", "RequestView", "find_request", "patch_views", "request_json", "request_views"]
@@ -67,7 +67,7 @@ class PatchView:
     after: ModelRequest
 
 
-def request_views(reader: LogReader, until: int | None = None) -> Iterator[RequestView]:
+def request_views(reader: StoredLog, until: int | None = None) -> Iterator[RequestView]:
     """Every request of a log, in order; of the events up to seq `until` when given.
 
     Raises `EventUnknown` at an event that must be known, and `LogBroken`.
@@ -101,7 +101,7 @@ def _without_patches(event: RecordedEvent) -> RecordedEvent:
     return attrs.evolve(event, data=attrs.evolve(event.data, patches=()))
 
 
-def find_request(reader: LogReader, step: str | None = None) -> tuple[RequestView, RequestView | None]:
+def find_request(reader: StoredLog, step: str | None = None) -> tuple[RequestView, RequestView | None]:
     """The request of a step (None: the last one), and the request before it.
 
     Raises `UsageError` naming the steps there are.
@@ -124,7 +124,7 @@ def _range(steps: list[StepId]) -> str:
     return ", ".join(steps) if len(steps) <= 8 else f"{', '.join(steps[:3])}, … {steps[-1]}"
 
 
-def patch_views(reader: LogReader, view: RequestView) -> Iterator[PatchView]:
+def patch_views(reader: StoredLog, view: RequestView) -> Iterator[PatchView]:
     """The changes that plugins made to a request, one after the other."""
     request = view.before
     for patch in view.data.patches:
@@ -133,14 +133,14 @@ def patch_views(reader: LogReader, view: RequestView) -> Iterator[PatchView]:
         request = after
 
 
-def _content_at(reader: LogReader, seq: int) -> bytes:
+def _content_at(reader: StoredLog, seq: int) -> bytes:
     event = next(iter(reader.read(after=seq - 1, until=seq)), None)
     if event is None or not isinstance(event.data, ContentAdded):
         raise LogBroken(f"seq {seq} is referred to as content and is none", seq=seq)
     return event.data.text.encode() if event.data.text is not None else reader.content(event.data.digest)
 
 
-def frame_selection(reader: LogReader, view: RequestView) -> Mapping[str, Any]:
+def frame_selection(reader: StoredLog, view: RequestView) -> Mapping[str, Any]:
     """What the request's route was resolved to: provider, protocol, model, digest of settings, price list."""
     if view.data.selection is not None:
         selected: Mapping[str, Any] = decode(_content_at(reader, view.data.selection))

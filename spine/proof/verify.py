@@ -15,9 +15,9 @@ from spine.codec import row_hash
 from spine.errors import LogBroken, SpineError, UsageError, ValueRefused
 from spine.events import MessageCommitted, RecordedEvent, ToolCompleted, UnknownEvent
 from spine.exports import ExportReader, needed_contents
-from spine.log import LogReader
 from spine.rebuild import Rebuilder
 from spine.store import Row
+from spine.stored import StoredLog
 from spine.values import CallId, Digest, SessionId, decode, short
 
 __all__ = ["CheckedRequest", "Problem", "Verification", "parse_head", "verify"]
@@ -86,7 +86,7 @@ def parse_head(text: str) -> tuple[int, str]:
     return int(found[1]), found[2]
 
 
-def verify(reader: LogReader, head: tuple[int, str] | None = None) -> Verification:
+def verify(reader: StoredLog, head: tuple[int, str] | None = None) -> Verification:
     """Check a whole log, or an export; `head` is a seq and the beginning of a hash that were noted elsewhere.
 
     Never raises for what is wrong with the log. Raises `SessionUnknown`, and what the store raises.
@@ -105,7 +105,7 @@ def verify(reader: LogReader, head: tuple[int, str] | None = None) -> Verificati
 class _Check:
     """The state of one verification; each row goes through chain, contents, and then its meaning."""
 
-    def __init__(self, reader: LogReader) -> None:
+    def __init__(self, reader: StoredLog) -> None:
         self._reader = reader
         self._prev = reader.genesis
         self._last: Row | None = None

@@ -1,0 +1,58 @@
+"""A session's log as a store holds it (floor 7): read, never written, by nobody who waits.
+
+The light half of reading: no event loop, no rebuilding of requests. `spine.log.LogReader` adds those.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from spine.codec import Codec, genesis
+from spine.errors import LogBroken, SessionUnknown
+from spine.events import RecordedEvent
+from spine.store import Row, Store
+from spine.values import Digest, SessionId, digest
+
+__all__ = ["StoredLog"]
+
+
+class StoredLog:
+    """Reads a session without owning it."""
+
+    def __init__(self, store: Store, codec: Codec, session: SessionId) -> None:
+        self.store = store
+        self.codec = codec
+        self.session = session
+        self.genesis = genesis(session)
+
+    @property
+    def head(self) -> tuple[int, bytes]:
+        """Seq and hash of the last committed event; (0, genesis) for an empty log."""
+        return self.store.head(self.session) or (0, self.genesis)
+
+    def rows(self, after: int = 0, until: int | None = None, types: Sequence[str] = ()) -> Iterator[Row]:
+        """Committed rows as stored. Raises `SessionUnknown` when there is no such session."""
+        if self.store.head(self.session) is None:
+            raise SessionUnknown(f'no session "{self.session}" in {self.store.url}', hint="spine sessions")
+        return self.store.read(self.session, after=after, until=until, types=types)
+
+    def read(self, after: int = 0, until: int | None = None, types: Sequence[str] = ()) -> Iterator[RecordedEvent]:
+        """Committed events with `after < seq <= until` in order; with `types` only those, and no `prev_hash`."""
+        prev_hash = b""
+        if not types:
+            prev_hash = self._hash_of(after)
+        for row in self.rows(after, until, types):
+            yield self.codec.decode_row(self.session, row, prev_hash, self.content)
+            prev_hash = b"" if types else row.hash
+
+    def _hash_of(self, seq: int) -> bytes:
+        if seq == 0:
+            return self.genesis
+        return next((row.hash for row in self.store.read(self.session, after=seq - 1, until=seq)), b"")
+
+    def content(self, wanted: Digest) -> bytes:
+        """Content beside the log. Raises `LogBroken` when it is missing or does not match its digest."""
+        found = self.store.contents([wanted]).get(wanted)
+        if found is None:
+            raise LogBroken(f"content {wanted} of {self.session} is missing", seq=0)
+        if digest(found.data) != wanted:
+            raise LogBroken(f"content {wanted} of {self.session} does not match its digest", seq=0)
+        return found.data
