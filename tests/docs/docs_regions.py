@@ -246,14 +246,23 @@ def floor_of(path: Path) -> str | None:
 
 def floor_regions() -> Iterator[tuple[str, str]]:
     """The modules of each floor, from the highest down, and the side rooms."""
-    by_floor: dict[str, list[str]] = {}
+    by_floor: dict[str, dict[str, None]] = {}
     for path in sources():
         floor = floor_of(path)
         if floor is not None:
-            by_floor.setdefault(floor, []).append(f"`{module_of(path)}`")
+            by_floor.setdefault(floor, {})[f"`{_collapsed(path, floor)}`"] = None
     ordered = sorted(by_floor, key=lambda floor: (not floor.isdigit(), -int(floor) if floor.isdigit() else 0, floor))
     rows = [(floor if floor.isdigit() else f"side room `{floor}`", ", ".join(by_floor[floor])) for floor in ordered]
     yield "floors", table(("floor", "modules"), rows)
+
+
+def _collapsed(path: Path, floor: str) -> str:
+    """The module, or its package when that has at least two modules here; the one apart is named by itself."""
+    package = path.parent
+    if package == ROOT / "spine":
+        return module_of(path)
+    here = sum(floor_of(each) == floor for each in package.glob("*.py"))
+    return f"{package.name}/" if here > 1 else module_of(path)
 
 
 def length_of(path: str) -> int:
