@@ -48,3 +48,18 @@ def test_pages_hold_no_paths_of_a_machine_and_no_keys(page: Path) -> None:
     """What stands in a page works on any machine."""
     found = _MACHINE.search(page.read_text())
     assert found is None, f"{name_of(page)}: {found and found[0]}"
+
+
+@pytest.mark.parametrize(
+    ("line", "two"),
+    [
+        ("One sentence.", False),
+        ("One sentence. Another one.", True),
+        ("It takes `x`. It gives `y`.", True),
+        ("In version 0.1.0 nothing changes, e.g. this.", False),
+        ("- **A point.** Its sentence.", False),
+    ],
+)
+def test_two_sentences_are_noticed(line: str, two: bool) -> None:
+    """The rule looks at what ends a sentence and what begins one."""
+    assert bool(_TWO_SENTENCES.search(line)) is two
