@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
@@ -122,6 +123,22 @@ def _environment() -> dict[str, str]:
 
 
 @contextmanager
+def _in_utc() -> Iterator[None]:
+    """Local times on the screen are the same everywhere."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TZ"]
+        else:
+            os.environ["TZ"] = before
+        time.tzset()
+
+
+@contextmanager
 def _captured() -> Iterator[Callable[[], str]]:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
@@ -136,12 +153,8 @@ def _prepared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     for name in list(os.environ):
         if name.startswith("SPINE_") or name.endswith("_API_KEY"):
             monkeypatch.delenv(name)
-    for name, value in {
-        "HOME": str(folder),
-        "XDG_DATA_HOME": str(folder / "data"),
-        "TZ": "UTC",
-        "COLUMNS": "120",
-    }.items():
+    given = {"HOME": str(folder), "XDG_DATA_HOME": str(folder / "data"), "COLUMNS": "120"}
+    for name, value in given.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
@@ -158,7 +171,7 @@ def _prepared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
 
 def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run every block of a page."""
-    with _prepared(folder, monkeypatch) as namespace:
+    with _in_utc(), _prepared(folder, monkeypatch) as namespace:
         run = PageRun(page=page, folder=folder, namespace=namespace)
         for block in blocks(page.read_text()):
             run.block(block)
