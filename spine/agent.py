@@ -67,6 +67,7 @@ class Agent:
     thinking: Thinking | None = attrs.field(default=None, kw_only=True)
     provider_options: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object, kw_only=True)
     metadata: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object, kw_only=True)
+    """Recorded with each session that it fills, under what the session is given itself."""
 
     def __attrs_post_init__(self) -> None:
         Route.parse(self.model) if ":" in self.model else None

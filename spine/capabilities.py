@@ -12,19 +12,13 @@ import attrs
 
 from spine.agent import Agent
 from spine.errors import HookMisused, PluginFailed, SpineError, ToolUnknown
+from spine.estimates import TokenCounter, estimate_tokens
 from spine.llm.request import Route
 from spine.messages import SystemBlock
 from spine.scope import Contribution, Registries, Scope
 from spine.sections import DynamicContext, Section, SectionContext, StaticContext
 from spine.tools import Approval, ServerTool, Tool, ToolDefinition
 from spine.values import clean_text
-
-TokenCounter = Callable[[str], int]
-
-
-def estimate_tokens(text: str) -> int:
-    """The documented default: one token for each four characters, rounded up."""
-    return (len(text) + 3) // 4
 
 
 @attrs.frozen(eq=False)
@@ -36,8 +30,15 @@ class Capabilities:
     sections: tuple[Contribution[Section], ...]
     policies: Mapping[str, Contribution[Approval]] = MappingProxyType({})
     """Approval policies of plugins and scopes, by tool name."""
+    counters: Mapping[str, Contribution[TokenCounter]] = MappingProxyType({})
+    """Token counters, by provider id."""
     hidden_tools: tuple[Contribution[Tool | ServerTool], ...] = ()
     hidden_sections: tuple[Contribution[Section], ...] = ()
+
+    def counter(self, provider: str) -> TokenCounter:
+        """The token counter for a provider: a plugin's, or the default."""
+        entry = self.counters.get(provider)
+        return estimate_tokens if entry is None else entry.value
 
 
 def snapshot(registries: Registries, scope: Scope, agent: Agent) -> Capabilities:
@@ -64,6 +65,7 @@ def snapshot(registries: Registries, scope: Scope, agent: Agent) -> Capabilities
         definitions=tuple(_definition(chosen[name].value) for name in sorted(chosen)),
         sections=tuple(ordered),
         policies=registries.policies.resolve(scope).entries,
+        counters=registries.counters.resolve(scope).entries,
         hidden_tools=tuple(resolved.hidden),
         hidden_sections=tuple(sections.hidden),
     )
@@ -84,8 +86,8 @@ def _definition(tool: Tool | ServerTool) -> ToolDefinition | ServerTool:
 class SectionRenderer:
     """Renders the sections of one session: static ones once per snapshot and route, dynamic ones each step."""
 
-    def __init__(self, count: TokenCounter = estimate_tokens) -> None:
-        self._count = count
+    def __init__(self) -> None:
+        self._count: TokenCounter = estimate_tokens
         self._of: tuple[Capabilities, Route] | None = None
         self._static: dict[str, SystemBlock] = {}
         self._has_dynamic = False
@@ -101,6 +103,7 @@ class SectionRenderer:
         """The blocks in order; empty ones are left out. The same tuple is returned while nothing changed."""
         sections = capabilities.sections
         if self._of != (capabilities, route):
+            self._count = capabilities.counter(route.provider)
             fixed = [entry for entry in sections if not entry.value.dynamic]
             context = static() if fixed else None
             self._static = {entry.name: self._block(entry, context) for entry in fixed}

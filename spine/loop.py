@@ -20,7 +20,7 @@ from anyio.lowlevel import checkpoint
 
 from spine.attempts import Flow, answer, check_request, crashed_partial, origin_of
 from spine.calls import revise_unshown, settle_calls, stop_calls
-from spine.capabilities import Capabilities, estimate_tokens, snapshot, trim
+from spine.capabilities import Capabilities, snapshot, trim
 from spine.errors import HookMisused, PluginFailed, RouteUnknown, SpineError, UsageError
 from spine.events import (
     CancelRequested,
@@ -196,7 +196,7 @@ def _base_request(
     history = run.log.history
     blocks = run.renderer.render(capabilities, route, static, dynamic)
     window = run.resolve(route).traits.window
-    used = None if window is None else _estimate(history)
+    used = None if window is None else run.estimate.of(history, capabilities.counter(route.provider))
     budget = None if window is None else window - (agent.max_output_tokens or 0)
     system, trimmed = trim(blocks, budget, used or 0)
     request = ModelRequest(
@@ -217,10 +217,6 @@ def _base_request(
 def _response_format(overrides: Mapping[str, Any]) -> ResponseFormat | None:
     output = overrides.get("output")
     return None if output is None else ResponseFormat(name=output["name"], schema=output["schema"])
-
-
-def _estimate(history: Any) -> int:
-    return sum(estimate_tokens(str(block)) for message in history for block in message.content)
 
 
 def _frame(run: Run, base: ModelRequest, selection: Any, step: StepId) -> tuple[Any, int]:

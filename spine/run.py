@@ -11,6 +11,7 @@ from spine.agent import Agent
 from spine.capabilities import Capabilities, SectionRenderer
 from spine.clock import Clock
 from spine.errors import HookMisused
+from spine.estimates import HistoryEstimate
 from spine.events import HistoryCompacted, HookFailed, Patch
 from spine.hooks import Chains, Compact, HookChange, HookContext, Hooks, HookWatch, Implementation
 from spine.llm.chunks import Chunk
@@ -62,6 +63,7 @@ class Run:
     """Watchers of live deltas."""
     watch: HookWatch = attrs.Factory(HookWatch)
     renderer: SectionRenderer = attrs.Factory(SectionRenderer)
+    estimate: HistoryEstimate = attrs.Factory(HistoryEstimate)
 
     chains: Chains | None = None
     """The hooks of the running step, as they were when it began; None after a restart."""

@@ -264,7 +264,7 @@ class Runtime:
             random=self._options["random"],
             policy=self._options["policy"],
             deps=deps,
-            metadata=created.metadata if created is not None else freeze_object(metadata or {}),
+            metadata=created.metadata if created is not None else freeze_object({**agent.metadata, **(metadata or {})}),
             variables=freeze_object(variables or {}),
             secrets=self._options["secrets"],
             plugins=self._plugins.versions,

@@ -413,6 +413,7 @@ class Session:
     async def _decide(
         self, id: str, decision: Literal["approved", "denied"], by: str, reason: str | None, channel: str
     ) -> Turn:
+        self._run.routes.resolve(self._run.route, self._run.scope)  # what follows the decision needs its model
         self._record_decision(id, decision, by, reason, channel)
         turn = self._status.turn
         await self._run.log.commit()
