@@ -32,7 +32,7 @@ from spine.projectors.status import ApprovalState, CallState, TurnState
 from spine.recovery import resolve
 from spine.results import checked_outcome
 from spine.run import Run, patches, stop_if_cancelled
-from spine.tools import DEFAULT_RESULT_BYTES, Tool, ToolInvocation, ToolOutcome
+from spine.tools import DEFAULT_RESULT_BYTES, Approval, Tool, ToolInvocation, ToolOutcome
 from spine.values import CallId, Digest, JsonObject, StepId, digest, encode, step_of
 
 
@@ -185,7 +185,7 @@ async def _ask_hooks(
     problem = None if result is given else _check_invocation(tool, given, result)
     if problem is not None:
         return _Done(block, Executed(outcomes.invalid_arguments(problem)), applied)
-    if _policy(run, tool)(result) == "ask":
+    if _must_ask(run, tool, result):
         return _wait(run, tool, block, result.arguments, applied, tool.approval_reason, stale)
     return _Ready(tool, result, applied)
 
@@ -207,10 +207,25 @@ def _call_changes(change: HookChange) -> tuple[Change, ...]:
 _DECISIONS: Mapping[type, str] = {Deny: "deny", Ask: "ask", ToolOutcome: "outcome"}
 
 
-def _policy(run: Run, tool: Tool) -> Any:
+def _policy(run: Run, tool: Tool) -> tuple[Approval, str]:
+    """The policy that holds for a tool, and whose it is: the agent's, else a registered one, else the tool's own."""
+    if run.agent.approval is not None:
+        return run.agent.approval, f"agent {run.agent.name}"
     entry = run.capabilities.policies.get(tool.name) if run.capabilities else None
-    chosen = run.agent.approval or (entry.value if entry is not None else tool.approval)
-    return chosen if callable(chosen) else lambda _: chosen
+    return (tool.approval, tool.owner) if entry is None else (entry.value, entry.owner)
+
+
+def _must_ask(run: Run, tool: Tool, invocation: ToolInvocation) -> bool:
+    """Whether a person must allow a call. A policy that breaks lets nothing run: `PluginFailed`."""
+    policy, owner = _policy(run, tool)
+    name = f'the approval policy of tool "{tool.name}" from {owner}'
+    try:
+        verdict = policy(invocation) if callable(policy) else policy
+    except Exception as exc:
+        raise PluginFailed(f"{name} raised {type(exc).__name__}: {exc}", plugin=owner, hook="policy") from exc
+    if verdict not in ("never", "ask"):
+        raise HookMisused(f'{name} returned {verdict!r:.80}; wanted "never" or "ask"', plugin=owner, hook="policy")
+    return verdict == "ask"
 
 
 def _wait(
@@ -241,14 +256,14 @@ def _wait(
 
 def approval_hash(run: Run, tool: Tool, arguments: JsonObject) -> Digest:
     """What an approval is bound to: the tool, its schema, effective arguments, policy, and plugin versions."""
-    policy = tool.approval if isinstance(tool.approval, str) else "callable"
+    policy, _ = _policy(run, tool)
     bound = {
         "tool": run.log.codec.to_json(tool.definition),
         "effect": tool.effect,
         "owner": tool.owner,
         "arguments": arguments,
-        "policy": policy,
-        "plugins": dict(run.plugins),
+        "policy": policy if isinstance(policy, str) else "callable",
+        "plugins": dict(run.plugins()),
     }
     return digest(encode(bound))
 

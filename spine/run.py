@@ -54,8 +54,8 @@ class Run:
     metadata: JsonObject = EMPTY_OBJECT
     variables: JsonObject = EMPTY_OBJECT
     secrets: Mapping[str, Secret] = attrs.Factory(dict)
-    plugins: Mapping[str, str] = attrs.Factory(dict)
-    """Version of each loaded plugin, by name."""
+    plugins: Callable[[], Mapping[str, str]] = dict
+    """Version of each plugin that is loaded now, by name."""
     strict: bool = False
     workers: Workers = attrs.Factory(Workers)
     """Threads for synchronous handlers."""

@@ -267,7 +267,7 @@ class Runtime:
             metadata=created.metadata if created is not None else freeze_object({**agent.metadata, **(metadata or {})}),
             variables=freeze_object(variables or {}),
             secrets=self._options["secrets"],
-            plugins=self._plugins.versions,
+            plugins=lambda: self._plugins.versions,
             strict=self._options["strict"],
             workers=self._workers,
             watch=HookWatch(clock=self._clock.monotonic),
