@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from spine.testing.adapter_contract import AdapterContract
     from spine.testing.clock import FakeClock, FakeIds, FakeRandom
+    from spine.testing.crash_sweep import SweepResult, sweep_scenario
     from spine.testing.crashes import CrashingStore, ProcessDied
     from spine.testing.fixtures import offline_runtime
     from spine.testing.scenario_file import read_scenario
@@ -44,6 +45,7 @@ __all__ = [
     "ScenarioResult",
     "ScriptedAdapter",
     "StoreContract",
+    "SweepResult",
     "call",
     "call_text",
     "cut",
@@ -57,6 +59,7 @@ __all__ = [
     "say",
     "stall",
     "stop",
+    "sweep_scenario",
     "think",
     "usage",
 ]
@@ -85,10 +88,12 @@ _HOMES: Final[Mapping[str, str]] = {
     "ScenarioResult": "spine.testing.scenario_run",
     "ScriptedAdapter": "spine.testing.scripted",
     "StoreContract": "spine.testing.store_contract",
+    "SweepResult": "spine.testing.crash_sweep",
     "offline_runtime": "spine.testing.fixtures",
     "read_scenario": "spine.testing.scenario_file",
     "run_scenario": "spine.testing.scenario_run",
     "run_scenarios": "spine.testing.scenario_run",
+    "sweep_scenario": "spine.testing.crash_sweep",
     **dict.fromkeys(_SCRIPT, "spine.testing.script"),
 }
 

@@ -29,33 +29,37 @@ class CrashingStore:
         self._kills = kills
         self.is_over = False
         """Whether the fatal row is durable."""
+        self.borders: list[int] = []
+        """The last seq of each batch that was stored: everywhere that a process can die."""
 
     def append(self, batches: Sequence[Append]) -> list[Exception | None]:
         """Store, and die when a fatal row was among what was stored."""
         self._check_alive()
         verdicts = self._store.append(batches)
         for batch, verdict in zip(batches, verdicts, strict=True):
-            if verdict is None and any(self._is_fatal(row) for row in batch.rows):
-                self.is_over = True
+            if verdict is None and batch.rows:
+                self.borders.append(batch.rows[-1].seq)
+                self.is_over = self.is_over or any(self._is_fatal(row) for row in batch.rows)
         self._check_alive()
         return verdicts
 
     def renew(self, *arguments: Any, **named: Any) -> None:
         """A dead process keeps no lease."""
-        if not self._is_dead:
+        if not self.is_dead:
             self._store.renew(*arguments, **named)
 
     def release(self, *arguments: Any) -> None:
         """A dead process gives nothing back either."""
-        if not self._is_dead:
+        if not self.is_dead:
             self._store.release(*arguments)
 
     @property
-    def _is_dead(self) -> bool:
+    def is_dead(self) -> bool:
+        """Whether the process died."""
         return self._kills and self.is_over
 
     def _check_alive(self) -> None:
-        if self._is_dead:
+        if self.is_dead:
             raise ProcessDied("the process died here (a fault of the test)")
 
     def __getattr__(self, name: str) -> Any:

@@ -30,7 +30,10 @@ __all__ = [
 
 @attrs.frozen
 class Moment:
-    """The `nth` event (from 1) of type `event`: since the turn began for an input, since the last fault for a fault."""
+    """The `nth` event (from 1) of type `event`: since the turn began for an input, since the last fault for a fault.
+
+    `*` stands for any type.
+    """
 
     event: str
     nth: int = 1

@@ -16,6 +16,7 @@ from spine.agent import Agent
 from spine.config import Settings
 from spine.errors import ScenarioInvalid, ScriptMismatch, SpineError, TurnFailed
 from spine.events import RecordedEvent
+from spine.llm.retry import RetryPolicy
 from spine.opening import open_store
 from spine.proof.verify import Verification, verify
 from spine.runtime import LEASE_US, Runtime
@@ -35,6 +36,7 @@ __all__ = ["Ending", "Play", "play"]
 LIMIT_S = 30.0
 """Real seconds until a scenario counts as hanging."""
 _POLL_S = 0.001
+_LOOK_S = 0.02
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +48,8 @@ class Ending:
     ends: tuple[tuple[Fault, int], ...]
     """Each fault that struck, with the seq from which the next process went on."""
     problems: tuple[str, ...]
+    borders: tuple[int, ...] = ()
+    """The last seq of each batch that the first process stored."""
     entry: int | None = None
     """Number of the script's entry at which the run went wrong."""
 
@@ -77,6 +81,7 @@ class Play:
         self._position = 0
         self._armed: list[Armed] = []
         self._ends: list[tuple[Fault, int]] = []
+        self._borders: tuple[int, ...] = ()
         self._events: tuple[RecordedEvent, ...] = ()
         self._verification: Verification | None = None
 
@@ -100,13 +105,14 @@ class Play:
         try:
             async with anyio.create_task_group() as group, opened as runtime:
                 group.start_soon(self._live, runtime, stage, group, leave)
-                await leave.wait()
+                await _until(leave, lambda: crash.is_dead)
                 if not crash.is_over:
                     self._look(runtime)
                 if fault is None or not crash.is_over or fault.do == "crash":
                     group.cancel_scope.cancel()
         except* ProcessDied:
             pass
+        self._borders = self._borders or tuple(crash.borders)
         if fault is None or not crash.is_over:
             return False
         self._prepare_next(fault)
@@ -116,12 +122,19 @@ class Play:
         plugins = [find_module(name, self.scenario, "plugin") for name in self._plugins]
         return Runtime.open(
             store,
-            model=HeldModel(self._model, stage.settle),
+            model=HeldModel(self._model, stage, self._find_place),
             plugins=[ScenarioPlugin(self.scenario), *plugins],
             clock=self._clock,
             random=FakeRandom(),
+            # The attempt that a crash swallows counts; it must not cost the turn one that the scenario needs.
+            retry=RetryPolicy(attempts=RetryPolicy().attempts + len(self.scenario.faults)),
             settings=Settings(installed_plugins=False),
         )
+
+    def _find_place(self, session: Session) -> None:
+        """Go to the entry for the next attempt: a crash may have swallowed the answer of an earlier one."""
+        if self._ends:
+            self._model.seek(_attempts_ended(session))
 
     async def _session(self, runtime: Runtime, stage: Stage) -> Session:
         scenario = self.scenario
@@ -140,7 +153,6 @@ class Play:
         )
         if self._ends:
             self._ends[-1] = (self._ends[-1][0], session.log.seq + 1)
-            self._model.rewind(sum(map(_ends_attempt, session.log.read())))
         return session
 
     def _answering(self, agent: Agent, runtime: Runtime, stage: Stage) -> Agent:
@@ -192,6 +204,7 @@ class Play:
     async def _drive(self, session: Session, stage: Stage) -> None:
         if self._position:
             stage.arm(self._armed)
+            await stage.calm()
             await session.resume(check=False)
         while not stage.is_over():
             await _idle(session)
@@ -262,6 +275,7 @@ class Play:
             verification=self._verification,
             ends=tuple(self._ends),
             problems=tuple(dict.fromkeys(self.problems)),
+            borders=self._borders,
             entry=None if mismatch is None else mismatch[0],
         )
 
@@ -279,10 +293,14 @@ class Play:
         return found
 
 
-def _ends_attempt(event: RecordedEvent) -> bool:
-    """Whether an attempt of the model ended here; one that a crash swallowed never did."""
-    cancelled = event.type == "message.interrupted" and event.data.cause == "cancelled"
-    return cancelled or event.type in ("message.committed", "model.attempt_failed")
+def _attempts_ended(session: Session) -> int:
+    """How many attempts of the model are over; one that a crash swallowed is made again."""
+
+    def ends(event: RecordedEvent) -> bool:
+        is_cancelled = event.type == "message.interrupted" and event.data.cause == "cancelled"
+        return is_cancelled or event.type in ("message.committed", "model.attempt_failed")
+
+    return sum(map(ends, session.log.read()))
 
 
 def _is_moment(fault: Fault | None) -> Callable[[Row], bool]:
@@ -294,8 +312,9 @@ def _is_moment(fault: Fault | None) -> Callable[[Row], bool]:
 
     def is_moment(row: Row) -> bool:
         nonlocal seen
-        seen += row.type == moment.event
-        return row.type == moment.event and seen == moment.nth
+        is_such = moment.event in ("*", row.type)
+        seen += is_such
+        return is_such and seen == moment.nth
 
     return is_moment
 
@@ -311,6 +330,13 @@ def _once(kind: str, act: Callable[[], None]) -> Callable[[RecordedEvent], None]
             act()
 
     return observe
+
+
+async def _until(leave: anyio.Event, is_dead: Callable[[], bool]) -> None:
+    """Wait for the process's end; nobody tells of a death that only a commit in the background met."""
+    while not leave.is_set() and not is_dead():
+        with anyio.move_on_after(_LOOK_S):
+            await leave.wait()
 
 
 async def _idle(session: Session) -> None:

@@ -55,12 +55,13 @@ class Stage:
         self._counts: Counter[str] = Counter()
         self._sending = 0
         self._calm = anyio.Event()
-        self._session: Session | None = None
+        self.session: Session | None = None
+        """The session that is watched."""
         self._group: anyio.abc.TaskGroup | None = None
 
     def enter(self, session: Session, group: anyio.abc.TaskGroup) -> None:
         """Begin to watch a session."""
-        self._session, self._group = session, group
+        self.session, self._group = session, group
         for event in session.log.read() if session.log.seq else ():
             self._count(event)
         session.log.observe(self._watch)
@@ -70,10 +71,14 @@ class Stage:
         self._armed = inputs
         self._send_due()
 
-    async def settle(self) -> None:
-        """Return when everything that came in is recorded; never when the process ends here."""
+    async def calm(self) -> None:
+        """Return when everything that came in is recorded."""
         while self._sending:
             await self._calm.wait()
+
+    async def settle(self) -> None:
+        """`calm` for model and tools; never returns when the process ends here."""
+        await self.calm()
         if self.is_over():
             self._leave()
             await anyio.sleep_forever()
@@ -97,13 +102,13 @@ class Stage:
                 self._group.start_soon(self._send, armed)
 
     async def _send(self, armed: Armed) -> None:
-        assert self._session is not None
+        assert self.session is not None
         try:
             match armed.input:
                 case LateInput(text=text, delivery=delivery):
-                    await self._session.submit(text, delivery=delivery, key=f"late-{armed.number}")
+                    await self.session.submit(text, delivery=delivery, key=f"late-{armed.number}")
                 case CancelInput(cause=cause):
-                    await self._session.cancel(cause)
+                    await self.session.cancel(cause)
             armed.is_sent = True
         except ProcessDied:
             pass  # the next process sends it again
@@ -117,10 +122,12 @@ class Stage:
 class HeldModel:
     """A scripted model that waits for the stage to settle before each attempt."""
 
-    def __init__(self, model: ScriptedAdapter, settle: Settle) -> None:
+    def __init__(self, model: ScriptedAdapter, stage: Stage, prepare: Callable[[Session], None]) -> None:
+        """`prepare` is called with the session once the stage has settled."""
         self.protocol = model.protocol
         self._model = model
-        self._settle = settle
+        self._stage = stage
+        self._prepare = prepare
 
     def check(self, request: ModelRequest) -> None:
         """As the model does."""
@@ -128,7 +135,9 @@ class HeldModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk | ModelResponse, None]:
         """As the model does."""
-        await self._settle()
+        await self._stage.settle()
+        if self._stage.session is not None:
+            self._prepare(self._stage.session)
         async with aclosing(self._model.stream(request)) as stream:
             async for item in stream:
                 yield item

@@ -142,9 +142,9 @@ class ScriptedAdapter:
                 )
             self._items.append(prepare(item) if isinstance(item, Entry) else item)
 
-    def rewind(self, ended: int) -> None:
-        """Go back to where `ended` attempts had ended: what a crash swallowed is answered again. Never goes forward."""
-        self._position = min(self._position, ended)
+    def seek(self, ended: int) -> None:
+        """Go to where `ended` attempts are over: after a crash, what it swallowed is answered again."""
+        self._position = min(ended, len(self._items))
 
     def left_over(self) -> tuple[ScriptItem, ...]:
         """The entries that nobody has asked for yet."""

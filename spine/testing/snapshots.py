@@ -4,6 +4,7 @@ A test that runs on several event loops has one snapshot: the transcript must be
 """
 
 import re
+from pathlib import Path
 from typing import Any, Final
 
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
@@ -28,3 +29,10 @@ class TranscriptExtension(SingleFileSnapshotExtension):
         """The test's name without the event loop."""
         name = super().get_snapshot_name(test_location=test_location, index=index)
         return _BACKENDS.sub("", str(name))
+
+    @classmethod
+    def matches_test_location(cls, *, test_location: Any, snapshot_location: str) -> bool:
+        """Whether a file is one of the test's snapshots, under the name above or with an index."""
+        path, name = Path(snapshot_location), cls.get_snapshot_name(test_location=test_location)
+        is_named = path.stem == name or path.stem.startswith((f"{name}.", f"{name}["))
+        return is_named and path.parent.name == test_location.basename
