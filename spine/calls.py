@@ -12,7 +12,7 @@ import anyio
 import attrs
 
 from spine import outcomes
-from spine.errors import HookMisused, PluginFailed, ValueTooLarge
+from spine.errors import HookMisused, PluginFailed, SpineError, ValueTooLarge
 from spine.events import (
     ApprovalRequested,
     Change,
@@ -285,7 +285,7 @@ async def _run_group(run: Run, turn: TurnState, step: StepId, prepared: Sequence
     if len(ready) == 1:
         await _run_one(run, turn, step, ready[0])
         return
-    failures: list[PluginFailed] = []
+    failures: list[SpineError] = []
     async with anyio.create_task_group() as group:
         for item in ready:
             group.start_soon(_run_contained, run, turn, step, item, failures)
@@ -316,11 +316,11 @@ def _started(item: _Ready) -> ToolStarted:
     )
 
 
-async def _run_contained(run: Run, turn: TurnState, step: StepId, item: _Ready, failures: list[PluginFailed]) -> None:
-    # A hook that fails for one call must not cancel its siblings' handlers.
+async def _run_contained(run: Run, turn: TurnState, step: StepId, item: _Ready, failures: list[SpineError]) -> None:
+    # A hook that fails for one call must not cancel its siblings' handlers, and the store's failure is no group.
     try:
         await _run_one(run, turn, step, item)
-    except PluginFailed as error:
+    except SpineError as error:
         failures.append(error)
 
 

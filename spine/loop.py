@@ -415,6 +415,8 @@ def _close_stream(run: Run, turn: TurnState, cause: str) -> None:
         if flow is not None and run.pending is not None:
             flow.flush()
             partial = flow.partial(origin_of(run.pending, flow.assembler))
+        elif flow is None:  # what had arrived, arrived in an earlier process; the person saw it all the same
+            _, partial = crashed_partial(run, turn)
         event: Any = MessageInterrupted(message=partial, cause=cause, note=f"the answer was {cause}")  # type: ignore[arg-type]
         run.append(event, place=turn.step)
     run.flow = run.pending = None
