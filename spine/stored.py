@@ -9,7 +9,7 @@ from spine.codec import Codec, genesis
 from spine.errors import LogBroken, SessionUnknown
 from spine.events import RecordedEvent
 from spine.store import Row, Store
-from spine.values import Digest, SessionId, digest
+from spine.values import Digest, SessionId, decode, digest
 
 __all__ = ["StoredLog"]
 
@@ -49,10 +49,17 @@ class StoredLog:
         return next((row.hash for row in self.store.read(self.session, after=seq - 1, until=seq)), b"")
 
     def content(self, wanted: Digest) -> bytes:
-        """Content beside the log. Raises `LogBroken` when it is missing or does not match its digest."""
+        """Content of this session, inline or beside the log. Raises `LogBroken` when it is missing or does not match."""
         found = self.store.contents([wanted]).get(wanted)
-        if found is None:
-            raise LogBroken(f"content {wanted} of {self.session} is missing", seq=0)
-        if digest(found.data) != wanted:
+        data = found.data if found is not None else self._inline(wanted)
+        if digest(data) != wanted:
             raise LogBroken(f"content {wanted} of {self.session} does not match its digest", seq=0)
-        return found.data
+        return data
+
+    def _inline(self, wanted: Digest) -> bytes:
+        for row in self.store.read(self.session, types=("content.added",)):
+            data = decode(row.data)
+            if data["digest"] == wanted and data.get("text") is not None:
+                text: str = data["text"]
+                return text.encode()
+        raise LogBroken(f"content {wanted} of {self.session} is missing", seq=0)
