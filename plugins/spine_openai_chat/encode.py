@@ -16,6 +16,7 @@ from spine.tools import ServerTool, ToolDefinition
 from spine.wire import (
     TargetMemory,
     clean_text,
+    is_unknown_effort,
     join_body,
     object_schema,
     read_options,
@@ -71,7 +72,7 @@ class ChatEncoder:
             ("tools", "tools", request.tools and not traits.tools),
             ("response_format", "structured_output", request.response_format and not traits.structured_output),
             ("a thinking budget in tokens", "thinking", type(request.thinking) is int),
-            (f"thinking {request.thinking}", "thinking", _is_unknown_effort(request, traits)),
+            (f"thinking {request.thinking}", "thinking", is_unknown_effort(request, traits)),
         )
         refuse_features(request, traits, rows)
         refuse_foreign_tools(request, traits, NAMESPACE)
@@ -112,11 +113,6 @@ def _parameters(request: ModelRequest, traits: Traits, losses: dict[str, None]) 
     if not request.tools and (request.tool_choice is not None or request.parallel_tool_calls is not None):
         losses["tool_choice and parallel_tool_calls were left out: the request has no tools"] = None
     return {key: value for key, value in fields.items() if value is not None}
-
-
-def _is_unknown_effort(request: ModelRequest, traits: Traits) -> bool:
-    effort, known = request.thinking, traits.thinking
-    return isinstance(effort, str) and known is not None and effort not in known and not (effort == "off" and not known)
 
 
 def _effort(request: ModelRequest, traits: Traits) -> str | None:

@@ -5,7 +5,7 @@ completion. Call ids: the vendor's own go back to the provider that gave them, i
 request; else ours are written, in the target's grammar. Own reasoning and opaque state go back to the same model only.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -20,7 +20,7 @@ from spine.messages import (
     ToolCallBlock,
     ToolResultBlock,
 )
-from spine.wire import MessageMemory, call_ids, clean_text, to_json, wire_name
+from spine.wire import MessageMemory, WrittenResult, call_ids, clean_text, in_call_order, to_json, wire_name
 from spine_openai_chat.parts import content_parts, joined_text
 
 PROTOCOL = "openai_chat"
@@ -35,25 +35,8 @@ class _Kept:
     data: bytes = b""
     ids: Mapping[str, str] = attrs.Factory(dict)
     wire_ids: frozenset[str] = frozenset()
-    results: "tuple[_Result, ...]" = ()
+    results: tuple[WrittenResult, ...] = ()
     losses: tuple[str, ...] = ()
-
-
-@attrs.define
-class _Result:
-    """One tool message; `data` is written for `wire_id`."""
-
-    call_id: str
-    content: bytes
-    wire_id: str | None = None
-    data: bytes = b""
-
-    def written(self, wire_id: str) -> bytes:
-        """The bytes for `wire_id`, which hardly ever changes."""
-        if wire_id != self.wire_id:
-            self.wire_id = wire_id
-            self.data = b',{"content":' + self.content + b',"role":"tool","tool_call_id":' + to_json(wire_id) + b"}"
-        return self.data
 
 
 class TurnEncoder:
@@ -69,7 +52,7 @@ class TurnEncoder:
         items: list[bytes] = []
         ids: Mapping[str, str] = {}
         seen: set[str] = set()
-        results: list[_Result] = []
+        results: list[WrittenResult] = []
         for message in messages:
             kept = self._memory.written(message, seen)
             if kept.losses:
@@ -79,35 +62,28 @@ class TurnEncoder:
             if not kept.data:
                 continue
             if results:
-                items.extend(self._answers(results, ids))
+                items.extend(in_call_order(results, ids, self._traits.call_id_pattern))
                 results = []
             if kept.wire_ids:
                 ids = kept.ids
             items.append(kept.data)
-        items.extend(self._answers(results, ids))
+        items.extend(in_call_order(results, ids, self._traits.call_id_pattern))
         return items
-
-    def _answers(self, results: Sequence[_Result], ids: Mapping[str, str]) -> Iterable[bytes]:
-        """The results of one assistant message, in the order of its calls; others keep their place after them."""
-        if len(results) > 1:
-            order = {call_id: place for place, call_id in enumerate(ids)}
-            results = sorted(results, key=lambda result: order.get(result.call_id, len(order)))
-        return [result.written(ids.get(result.call_id) or self._wire_id(result.call_id)) for result in results]
 
     def _written(self, message: Message, use_vendor_ids: bool) -> _Kept:
         losses: list[str] = []
         if message.role == "assistant":
             return self._assistant(message, losses, use_vendor_ids=use_vendor_ids)
-        results = tuple(
-            _Result(block.call_id, to_json(content_parts(block.content, self._traits, losses, in_result=True)))
-            for block in message.content
-            if type(block) is ToolResultBlock
-        )
+        results = tuple(self._result(block, losses) for block in message.content if type(block) is ToolResultBlock)
         rest = tuple(block for block in message.content if type(block) is not ToolResultBlock)
         content = content_parts(rest, self._traits, losses)
         role = "user" if message.role != "system" else "developer" if self._traits.developer_role else "system"
         data = b"," + to_json({"role": role, "content": content}) if content else b""
         return _Kept(data=data, results=results, losses=tuple(losses))
+
+    def _result(self, block: ToolResultBlock, losses: list[str]) -> WrittenResult:
+        content = to_json(content_parts(block.content, self._traits, losses, in_result=True))
+        return WrittenResult(block.call_id, b',{"content":' + content + b',"role":"tool","tool_call_id":', b"}")
 
     # ------------------------------------------------------------------------------------------- assistants
 
@@ -170,6 +146,3 @@ class TurnEncoder:
         if (state.protocol, f"{state.provider}:{state.model}") != (PROTOCOL, self._route):
             return {}
         return {key: value for key, value in state.data.items() if key in ECHOED}
-
-    def _wire_id(self, call_id: str) -> str:
-        return wire_name(call_id, self._traits.call_id_pattern)

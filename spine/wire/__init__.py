@@ -17,8 +17,9 @@ from spine.wire.limits import Deadlines, WireLimits
 from spine.wire.memory import MessageMemory, TargetMemory, Written
 from spine.wire.names import call_ids, wire_name, wire_names
 from spine.wire.notes import artifact_note, note
-from spine.wire.options import read_options, refuse_features, refuse_foreign_tools
-from spine.wire.schemas import object_schema, strict_problem
+from spine.wire.options import is_unknown_effort, read_options, refuse_features, refuse_foreign_tools
+from spine.wire.results import WrittenResult, in_call_order
+from spine.wire.schemas import closed_schema, object_schema, strict_problem
 from spine.wire.sse import EventStream, ServerEvent
 from spine.wire.vocabulary import SHARED, extended, phrase_table
 
@@ -38,14 +39,18 @@ __all__ = [
     "TargetMemory",
     "WireLimits",
     "Written",
+    "WrittenResult",
     "artifact_note",
     "call_ids",
     "clean_text",
+    "closed_schema",
     "decode_captured",
     "extended",
     "failure_of",
     "freeze_object",
     "from_json",
+    "in_call_order",
+    "is_unknown_effort",
     "join_body",
     "not_ours",
     "note",

@@ -8,6 +8,7 @@ an error there is nothing but that error.
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from spine.errors import ValueRefused
 from spine.llm.chunks import Chunk
 from spine.llm.errors import ProviderError, provider_error
 from spine.llm.response import ModelResponse
@@ -75,8 +76,10 @@ class BodyDecoder:
                 self._end()
         except ProviderError as error:
             self.error = error
-            if not out:
-                raise
+        except ValueRefused as refused:
+            self.error = provider_error("protocol_error", f"the provider sent what no event may hold: {refused}")
+        if self.error is not None and not out:
+            raise self.error
         return tuple(out)
 
     def finish(self) -> ModelResponse:

@@ -13,7 +13,7 @@ from spine.llm.errors import ProviderError, provider_error, unsupported
 from spine.llm.request import ModelRequest
 from spine.tools import ServerTool
 
-__all__ = ["read_options", "refuse_features", "refuse_foreign_tools"]
+__all__ = ["is_unknown_effort", "read_options", "refuse_features", "refuse_foreign_tools"]
 
 
 def read_options(
@@ -69,3 +69,9 @@ def refuse_foreign_tools(request: ModelRequest, traits: Traits, protocol: str) -
             if type(tool) is ServerTool
         ),
     )
+
+
+def is_unknown_effort(request: ModelRequest, traits: Traits) -> bool:
+    """Whether an effort is asked for that the model is known not to have; `off` is always possible without any."""
+    effort, known = request.thinking, traits.thinking
+    return isinstance(effort, str) and known is not None and effort not in known and not (effort == "off" and not known)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["object_schema", "strict_problem"]
+__all__ = ["closed_schema", "object_schema", "strict_problem"]
 
 
 def object_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -35,3 +35,28 @@ def strict_problem(schema: Any, path: str = "$") -> str | None:
         (found for key, value in schema.items() if (found := strict_problem(value, f"{path}.{key}"))),
         None,
     )
+
+
+def closed_schema(schema: Any) -> Any:
+    """`schema` whose objects take no members but their `properties`, where it says nothing about others.
+
+    What fits the closed schema fits the open one too.
+    """
+    if isinstance(schema, tuple | list):
+        return [closed_schema(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    closed = {key: _closed_member(key, value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), Mapping):
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+def _closed_member(key: str, value: Any) -> Any:
+    if key in _NAMED_SCHEMAS and isinstance(value, Mapping):
+        return {name: closed_schema(item) for name, item in value.items()}
+    return closed_schema(value) if key in _SCHEMAS else value
+
+
+_NAMED_SCHEMAS = frozenset(("$defs", "definitions", "dependentSchemas", "patternProperties", "properties"))
+_SCHEMAS = frozenset(("allOf", "anyOf", "contains", "else", "if", "items", "not", "oneOf", "prefixItems", "then"))
