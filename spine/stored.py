@@ -49,7 +49,7 @@ class StoredLog:
         return next((row.hash for row in self.store.read(self.session, after=seq - 1, until=seq)), b"")
 
     def content(self, wanted: Digest) -> bytes:
-        """Content of this session, inline or beside the log. Raises `LogBroken` when it is missing or does not match."""
+        """Content of this session, inline or beside the log. Raises `LogBroken` when it is missing or damaged."""
         found = self.store.contents([wanted]).get(wanted)
         data = found.data if found is not None else self._inline(wanted)
         if digest(data) != wanted:
