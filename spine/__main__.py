@@ -1,10 +1,16 @@
 """`python -m spine`, and the console script (floor 15)."""
 
+import gc
+
 from spine.cli import cli
+
+GC_THRESHOLD = 50_000
+"""Objects between two looks of the garbage collector; Python's own 700 costs a short command a tenth of its time."""
 
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    gc.set_threshold(GC_THRESHOLD)
     cli()
 
 

@@ -7,24 +7,24 @@ here and never at import.
 
 import os
 import re
-import shlex
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from spine import late
 from spine.errors import ConfigInvalid, KeyMissing
-from spine.llm.catalogue import CATALOGUE, Catalogue, ModelEntry, Provider
-from spine.project_file import ProjectFile, nearest, read_project
+from spine.project_file import ProjectFile, read_project
+from spine.tables import nearest
 from spine.values import Secret
+
+if TYPE_CHECKING:  # most commands read settings and ask for no model
+    from spine.llm.catalogue import Catalogue, ModelEntry, Provider
 
 __all__ = ["FILE_NAME", "Settings", "find_key", "load_settings", "make_store_folder", "store_url"]
 
 FILE_NAME: Final = "spine.toml"
-KEY_COMMAND_S: Final = 20.0
-"""Seconds that a command may take to print a key."""
 _VARIABLES: Final[Mapping[str, str]] = {"store": "SPINE_STORE", "model": "SPINE_MODEL", "agent": "SPINE_AGENT"}
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:")
 
@@ -45,8 +45,8 @@ class Settings:
     allow_plugins: tuple[str, ...] | None = None
     """None allows every plugin; an empty tuple none."""
     block_plugins: tuple[str, ...] = ()
-    providers: tuple[Provider, ...] = ()
-    models: Mapping[str, ModelEntry] = attrs.field(factory=dict)
+    providers: "tuple[Provider, ...]" = ()
+    models: "Mapping[str, ModelEntry]" = attrs.field(factory=dict)
     """What the file says about models, by `provider:name`."""
     keys: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
     """Per provider, where its key lies: `{"env": …}`, `{"file": …}` or `{"command": …}`."""
@@ -69,7 +69,7 @@ class Settings:
             return self.origins.get("allow_plugins", "plugins.allow")
         return self.origins.get("block_plugins", "plugins.block") if plugin in self.block_plugins else None
 
-    def extend(self, catalogue: Catalogue) -> Catalogue:
+    def extend(self, catalogue: "Catalogue") -> "Catalogue":
         """`catalogue` with the providers and models of the configuration, which win over every other entry."""
         extended = catalogue.with_providers(*self.providers)
         for name, entry in self.models.items():
@@ -86,11 +86,12 @@ class Settings:
         return extended
 
 
-def _merged(known: ModelEntry | None, entry: ModelEntry) -> ModelEntry:
+def _merged(known: "ModelEntry | None", entry: "ModelEntry") -> "ModelEntry":
     """What the file says, and for the rest what was known."""
     if known is None:
         return entry
-    return ModelEntry(
+    return attrs.evolve(
+        known,
         window=entry.window or known.window,
         max_output=entry.max_output or known.max_output,
         prices=entry.prices or known.prices,
@@ -191,37 +192,19 @@ def _from_file(project: ProjectFile, origins: dict[str, str]) -> dict[str, Any]:
         "strict": bool(project.get("strict")),
         "aliases": project.get("aliases") or {},
         "models": project.get("models") or {},
-        "providers": tuple(_provider(id, table, project) for id, table in providers.items()),
+        "providers": project.providers(),
         "keys": {id: table["key"] for id, table in providers.items() if "key" in table},
     }
-
-
-def _provider(id: str, table: Mapping[str, Any], project: ProjectFile) -> Provider:
-    """A new provider, or a catalogue's with some fields replaced."""
-    source = project.origin("providers", id)
-    changes = {name: table[name] for name in ("protocol", "base_url", "auth", "traits") if name in table}
-    known = CATALOGUE.providers.get(id)
-    if known is not None:
-        changes["traits"] = {**known.traits, **changes.get("traits", {})}
-        changes.setdefault("auth", "bearer" if "key" in table and known.auth == "none" else known.auth)
-        return attrs.evolve(known, **changes, source=source)
-    for name in ("protocol", "base_url"):
-        if name not in table:
-            hint = f"{name} = …" if name == "base_url" else f'{name} = "openai_chat"'
-            raise ConfigInvalid(f'{source}: provider "{id}" has no {name}; protocol and address are needed', hint=hint)
-    changes.setdefault("auth", "bearer" if "key" in table else "none")
-    return Provider(id=id, **changes, source=source)
 
 
 # ------------------------------------------------------------------------------------------------------------- keys
 
 
-def find_key(settings: Settings, provider: Provider, environ: Mapping[str, str] | None = None) -> Secret | None:
+def find_key(settings: Settings, provider: "Provider", environ: Mapping[str, str] | None = None) -> Secret | None:
     """The key of a provider; None when it wants none.
 
     Raises `KeyMissing` for a missing, blank or malformed one; no message quotes what was found.
     """
-    environ = os.environ if environ is None else environ
     if provider.auth == "none":
         return None
     lies = settings.keys.get(provider.id) or ({"env": provider.key_env} if provider.key_env else {})
@@ -230,54 +213,9 @@ def find_key(settings: Settings, provider: Provider, environ: Mapping[str, str] 
             f'no key for provider "{provider.id}": {provider.source} does not say where it lies',
             hint='key = { env = "…" } in spine.toml, or auth = "none"',
         )
-    ((kind, name),) = lies.items()
-    text, place = _KEY_READERS[kind](name, provider.id, settings, environ)
-    if " " in text or not text.isprintable() or not text.isascii():
-        raise KeyMissing(
-            f'the key for provider "{provider.id}" in {place} has blanks or characters no key has', hint="spine config"
-        )
-    return Secret(text)
-
-
-def _key_of_environment(name: str, id: str, settings: Settings, environ: Mapping[str, str]) -> tuple[str, str]:
-    text = environ.get(name, "")
-    if not text.strip():
-        state = "set, but blank" if name in environ else "not set"
-        raise KeyMissing(
-            f'no key for provider "{id}": {name} is {state}', hint=f"export {name}=…, or without a key: spine demo"
-        )
-    return text, name
-
-
-def _key_of_file(name: str, id: str, settings: Settings, environ: Mapping[str, str]) -> tuple[str, str]:
-    try:
-        text = (settings.folder / Path(name).expanduser()).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else "it is no text"
-        raise KeyMissing(f'no key for provider "{id}": {name} cannot be read: {reason}', hint="spine config") from exc
-    return _last_newline_off(text, id, name), name
-
-
-def _key_of_command(name: str, id: str, settings: Settings, environ: Mapping[str, str]) -> tuple[str, str]:
-    try:
-        done = subprocess.run(
-            shlex.split(name), cwd=settings.folder, capture_output=True, timeout=KEY_COMMAND_S, stdin=subprocess.DEVNULL
-        )
-    except (OSError, ValueError, subprocess.TimeoutExpired) as exc:
-        reason = f"no answer in {KEY_COMMAND_S:g} s" if isinstance(exc, subprocess.TimeoutExpired) else str(exc)
-        raise KeyMissing(f'no key for provider "{id}": the command "{name}" failed: {reason}') from None
-    if done.returncode:
-        raise KeyMissing(f'no key for provider "{id}": the command "{name}" ended with status {done.returncode}')
-    return _last_newline_off(done.stdout.decode(errors="replace"), id, f'the output of "{name}"'), f'"{name}"'
-
-
-def _last_newline_off(text: str, id: str, place: str) -> str:
-    if not text.strip():
-        raise KeyMissing(f'no key for provider "{id}": {place} is blank', hint="spine config")
-    return text.removesuffix("\n").removesuffix("\r")
-
-
-_KEY_READERS: Final = {"env": _key_of_environment, "file": _key_of_file, "command": _key_of_command}
+    environ = os.environ if environ is None else environ
+    found: Secret = late.load("spine.keys").read_key(provider.id, lies, settings.folder, environ)
+    return found
 
 
 # ----------------------------------------------------------------------------------------------------------- stores

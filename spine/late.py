@@ -19,6 +19,8 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.stores.memory": "spine.stores.opening",
         "spine.stores.sqlite": "spine.stores.opening",
         "spine.wire.adapter": "spine.opening",  # httpx
+        "spine.project_models": "spine.project_file",
+        "spine.keys": "spine.config",
         "yaml": "spine.testing.yaml_tree",
         "spine.testing.scenario_run": "spine.testing.pytest_plugin",
         "spine.testing.fixtures": "spine.testing.pytest_plugin",

@@ -14,6 +14,7 @@ import click
 
 from spine import late
 from spine.cli.ending import guarded
+from spine.cli.foreign_names import foreign_names
 
 __all__ = ["cli"]
 
@@ -66,7 +67,7 @@ class CommandTable(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Our commands in the order of the table, then those of plugins."""
-        return [*_HOMES, *_foreign().names()]
+        return [*_HOMES, *foreign_names()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported now."""
@@ -93,7 +94,7 @@ class CommandTable(click.Group):
         sections: dict[str, Iterable[tuple[str, str]]] = {
             heading: [(name, does) for name, (_, does) in commands.items()] for heading, commands in TABLE.items()
         }
-        foreign = _foreign().names()
+        foreign = foreign_names()
         if foreign:
             sections["From plugins"] = [(name, "") for name in foreign]
         for heading, rows in sections.items():

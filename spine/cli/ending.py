@@ -6,7 +6,6 @@ under which the error is documented. A traceback appears only with `--debug`.
 
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -59,7 +58,7 @@ def guarded(command: Callable[[], Any], *, debug: bool) -> int:
 
 def _told(error: BaseException, debug: bool) -> int:
     if debug:
-        traceback.print_exception(error)
+        sys.__excepthook__(type(error), error, error.__traceback__)  # prints; importing traceback takes a while
     if isinstance(error, KeyboardInterrupt):
         _say("interrupted")
         return INTERRUPTED

@@ -1,4 +1,4 @@
-"""Commands that plugins bring (floor 15): the entry-point group `spine.commands`, imported when one is called."""
+"""A command that a plugin brings (floor 15): an entry point of the group `spine.commands`, imported when called."""
 
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Final
@@ -7,14 +7,9 @@ import click
 
 from spine.errors import PluginFailed
 
-__all__ = ["command", "names", "own_version"]
+__all__ = ["command", "own_version"]
 
 GROUP: Final = "spine.commands"
-
-
-def names() -> list[str]:
-    """The commands that are installed, by name."""
-    return sorted({entry.name for entry in entry_points(group=GROUP)})
 
 
 def command(name: str) -> click.Command | None:

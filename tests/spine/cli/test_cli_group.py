@@ -1,5 +1,6 @@
 """spine.cli and spine.cli.ending: the table of commands, exit statuses, and one line for every error."""
 
+import importlib.metadata
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from spine import late
 from spine.cli import TABLE, cli
 from spine.cli.ending import error_line, guarded
+from spine.cli.foreign_names import foreign_names
 from spine.errors import EventUnknown, KeyMissing, LogBroken, SessionUnknown, SpineError, StoreBusy, UsageError
 from spine.llm.errors import provider_error
 
@@ -37,7 +39,7 @@ def test_help_lists_every_command_and_imports_next_to_nothing() -> None:
         "import sys, contextlib\n"
         "from spine.cli import cli\n"
         "with contextlib.suppress(SystemExit): cli(['--help'])\n"
-        "heavy = 'attrs anyio cattrs msgspec httpx pluggy sqlite3 spine.values spine.runtime'.split()\n"
+        "heavy = 'attrs anyio cattrs importlib.metadata msgspec httpx pluggy spine.values'.split()\n"
         "print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -168,10 +170,23 @@ def tickets() -> int:
 
 
 @pytest.fixture
-def foreign(monkeypatch: pytest.MonkeyPatch) -> None:
+def foreign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Three commands, as an installed package would bring them."""
     entries = [_Entry("tickets", tickets), _Entry("broken", ImportError("no module x")), _Entry("odd", 7)]
     module = late.load("spine.cli.foreign")
     monkeypatch.setattr(module, "entry_points", lambda group: [e for e in entries if e.group == group])
+    info = tmp_path / "site" / "spine_tickets-1.0.dist-info"
+    info.mkdir(parents=True)
+    listed = "".join(f"{entry.name} = {entry.value}\n" for entry in entries)
+    (info / "entry_points.txt").write_text(
+        f"[console_scripts]\nx = y:z\n\n[spine.commands]\n# two\n{listed}[spine]\nq = q\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+
+def test_names_of_plugin_commands_are_those_of_the_metadata(foreign: None) -> None:
+    listed = {entry.name for entry in importlib.metadata.entry_points(group="spine.commands")}
+    assert set(foreign_names()) == {"broken", "odd", "tickets"} == listed
 
 
 def test_a_plugin_brings_a_command_that_is_imported_when_called(spine, foreign: None) -> None:
