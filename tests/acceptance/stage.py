@@ -164,7 +164,15 @@ def _judge_calls(events: list[RecordedEvent]) -> None:
 
 
 _AFTER_CANCEL = frozenset(
-    ("tool.completed", "content.added", "message.interrupted", "turn.cancelled", "model.chunks", "input.accepted")
+    (
+        "tool.completed",
+        "content.added",
+        "message.interrupted",
+        "turn.cancelled",
+        "model.chunks",
+        "input.accepted",
+        "session.resumed",
+    )
 )
 
 
