@@ -30,10 +30,10 @@ from spine.llm.errors import Category, provider_error
 from spine.llm.response import ModelResponse, StopReason
 from spine.llm.usage import Usage
 from spine.messages import ContentBlock
-from spine.wire import Draft, WireLimits, not_ours, out_of_place, read_counts, settled, truncated
+from spine.wire import Draft, WireLimits, not_ours, out_of_place, read_counts, settled, stream_failure, truncated
 from spine_openai_chat.additions import Additions
 from spine_openai_chat.calls import Call, CallTable, arguments_text
-from spine_openai_chat.errors import stream_error
+from spine_openai_chat.errors import RULES as ERRORS
 from spine_openai_chat.usage import PLACES
 
 NAME = "openai_chat"
@@ -276,7 +276,7 @@ class Answer:
         usage = payload.get("usage")
         if usage:
             self._take_usage(usage)
-        raise stream_error(payload)
+        raise stream_failure(ERRORS, payload)
 
     def _stop_reason(self) -> StopReason:
         reason = settled(STOP_REASONS.get(self._finish_reason or "", "unknown"), has_calls=bool(self._calls))

@@ -3,11 +3,7 @@
 Sources: the vendors' error pages (Groq, Mistral, Z.ai, DashScope), read 2026-11-30, and answers on record.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from spine.llm.errors import ProviderError
-from spine.wire import extended, failure_of, phrase_table, read_error, to_json
+from spine.wire import extended, phrase_table
 
 RULES = extended(
     {
@@ -28,15 +24,3 @@ RULES = extended(
         ("auth", (r"must be a member of an organization",)),
     ),
 )
-
-
-def classify(status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> ProviderError:
-    """Read an error answer."""
-    return failure_of(
-        read_error(body), RULES, status=status, headers=headers, now=now, raw=body.decode("utf-8", "replace")
-    )
-
-
-def stream_error(payload: Any) -> ProviderError:
-    """Read an error object that stands in a 200 answer."""
-    return failure_of(read_error(payload), RULES, status=None, headers={}, now=None, raw=to_json(payload).decode())

@@ -6,11 +6,11 @@ from spine.llm.catalogue import Traits
 from spine.llm.errors import ProviderError
 from spine.llm.protocols import Body
 from spine.llm.request import ModelRequest
-from spine.wire import BodyDecoder, WireLimits
+from spine.wire import BodyDecoder, WireLimits, http_failure
 from spine_openai_chat.answer import NAME
 from spine_openai_chat.decode import chat_decoder
 from spine_openai_chat.encode import ChatEncoder
-from spine_openai_chat.errors import classify
+from spine_openai_chat.errors import RULES
 
 
 class OpenAIChat:
@@ -36,4 +36,4 @@ class OpenAIChat:
 
     def classify(self, status: int, headers: Mapping[str, str], body: bytes, *, now: float) -> ProviderError:
         """Read an error answer."""
-        return classify(status, headers, body, now=now)
+        return http_failure(RULES, status, headers, body, now=now)

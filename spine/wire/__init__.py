@@ -12,7 +12,16 @@ from spine.wire.counts import Places, read_counts
 from spine.wire.decoder import BodyDecoder, Reading
 from spine.wire.delays import retry_delay
 from spine.wire.draft import Draft, not_ours, out_of_place, settled, truncated
-from spine.wire.failures import ErrorReading, Rules, failure_of, read_error, scrub, status_category
+from spine.wire.failures import (
+    ErrorReading,
+    Rules,
+    failure_of,
+    http_failure,
+    read_error,
+    scrub,
+    status_category,
+    stream_failure,
+)
 from spine.wire.limits import Deadlines, WireLimits
 from spine.wire.memory import MessageMemory, TargetMemory, Written
 from spine.wire.names import call_ids, wire_name, wire_names
@@ -49,6 +58,7 @@ __all__ = [
     "failure_of",
     "freeze_object",
     "from_json",
+    "http_failure",
     "in_call_order",
     "is_unknown_effort",
     "join_body",
@@ -66,6 +76,7 @@ __all__ = [
     "scrub",
     "settled",
     "status_category",
+    "stream_failure",
     "strict_problem",
     "to_json",
     "truncated",

@@ -16,7 +16,16 @@ from spine.llm.errors import RETRYABLE, Category, ProviderError, provider_error
 from spine.wire.bodies import error_object, from_json, to_json
 from spine.wire.delays import retry_delay
 
-__all__ = ["ErrorReading", "Rules", "failure_of", "read_error", "scrub", "status_category"]
+__all__ = [
+    "ErrorReading",
+    "Rules",
+    "failure_of",
+    "http_failure",
+    "read_error",
+    "scrub",
+    "status_category",
+    "stream_failure",
+]
 
 RAW_CHARS = 4096
 MESSAGE_CHARS = 300
@@ -43,6 +52,8 @@ _BY_STATUS: dict[int, Category] = {
 }
 
 
+_STATUSLESS: dict[str, Category] = {"invalid_request_error": "invalid_request"}
+"""Codes that say less than a status, for errors in a stream, which have none."""
 _STATUS = re.compile(r"[45][0-9]{2}")
 
 
@@ -254,7 +265,9 @@ def _category(reading: ErrorReading, rules: Rules, status: int | None) -> Catego
         return "context_overflow"  # Cerebras: no body at all
     if reading.status is not None:
         return status_category(reading.status)
-    return "server_error" if status is None else status_category(status)
+    if status is not None:
+        return status_category(status)
+    return next((_STATUSLESS[code] for code in reading.codes if code in _STATUSLESS), "server_error")
 
 
 def _by_status_of(code: str, category: Category, status: int | None) -> Category:
@@ -285,6 +298,20 @@ def _sentence(reading: ErrorReading, status: int | None) -> str:
     if not words:
         return where
     return f"{where}: {words[:MESSAGE_CHARS]}{'…' if len(words) > MESSAGE_CHARS else ''}"
+
+
+def http_failure(
+    rules: Rules, status: int, headers: Mapping[str, str], body: bytes, *, now: float | None
+) -> ProviderError:
+    """The error that an answer with an error status means."""
+    raw = body.decode("utf-8", "replace")
+    return failure_of(read_error(body), rules, status=status, headers=headers, now=now, raw=raw)
+
+
+def stream_failure(rules: Rules, payload: Any) -> ProviderError:
+    """The error that an object inside a 200 answer means."""
+    raw = to_json(payload).decode()
+    return failure_of(read_error(payload), rules, status=None, headers={}, now=None, raw=raw)
 
 
 # ------------------------------------------------------------------------------------------------------ scrubbing
