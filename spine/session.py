@@ -168,6 +168,7 @@ class Session:
     async def _drive(self, begin: Callable[[], None] | None = None, output: Any = None, check: bool = True) -> Turn:
         """Run the turn that `begin` starts, or else the open one. Nobody else runs one in this session meanwhile."""
         await checkpoint_if_cancelled()
+        self._run.log.check_open()
         if begin is not None:
             self._check_idle()
         self._host.entered(self)
@@ -332,14 +333,16 @@ class Session:
             return int(self._status.keys[key])
         self._resolve({})
         seq = self._accept(input_messages(input), delivery, key)[-1]
-        await self._run.log.commit()
         await self._attend(delivery)
         return seq
 
     async def _attend(self, delivery: Delivery) -> None:
-        """Let an accepted input be taken: by the running turn, by the next one, or after a cancel."""
-        if delivery == "interrupt" and self._status.turn is not None:
-            await self.cancel("interrupted by a new input")
+        """Make an accepted input durable and let it be taken: by the running turn, the next one, or after a cancel."""
+        # In one batch with the input: a process that dies between the two would leave a turn that nobody stops.
+        is_stopped = delivery == "interrupt" and self._ask_to_stop("interrupted by a new input")
+        await self._run.log.commit()
+        if is_stopped and not self._is_running:
+            await self._drive(check=False)
         if not self._is_running:
             self._host.spawn(self._work)
 
@@ -359,16 +362,22 @@ class Session:
 
     async def cancel(self, cause: str = "cancelled", *, by: str | None = None) -> None:
         """Ask the open turn to stop; nothing happens without one. Returns when the request is durable."""
-        turn = self._status.turn
-        if turn is None or turn.cancel is not None:
+        if not self._ask_to_stop(cause, by):
             return
-        self._append(CancelRequested(cause=cause, by=by), place=turn.id)
-        if self._run.cancel_scope is not None:
-            self._run.cancel_scope.cancel()
         if self._is_running:
             await self._run.log.commit()
         else:
             await self._drive(check=False)
+
+    def _ask_to_stop(self, cause: str, by: str | None = None) -> bool:
+        """Record that the open turn must stop, and stop what runs; False when there is none, or it was asked before."""
+        turn = self._status.turn
+        if turn is None or turn.cancel is not None:
+            return False
+        self._append(CancelRequested(cause=cause, by=by), place=turn.id)
+        if self._run.cancel_scope is not None:
+            self._run.cancel_scope.cancel()
+        return True
 
     async def resume(self, *, check: bool = True) -> Turn | None:
         """Go on with a turn that was not finished, or else with an accepted input that no turn took yet.
@@ -455,10 +464,11 @@ class Session:
             return
         if isinstance(event, CancelRequested) and self._run.cancel_scope is not None:
             self._run.cancel_scope.cancel()
-        await self._run.log.commit()
         if isinstance(event, InputAccepted):
             await self._attend(event.delivery)
-        elif not self._is_running and (turn := self._status.turn) is not None and turn.status == "open":
+            return
+        await self._run.log.commit()
+        if not self._is_running and (turn := self._status.turn) is not None and turn.status == "open":
             self._host.spawn(self._resume_quietly)
 
     async def _resume_quietly(self) -> None:
