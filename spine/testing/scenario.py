@@ -213,6 +213,8 @@ class Scenario:
     models: Mapping[str, ModelSpec] = attrs.field(factory=dict)
     deps: str | None = None
     """`module:attribute` of what tools get as `context.deps`; called when it is a function or a class."""
+    attempts: int = 3
+    """How many attempts a request may have; one that a crash swallows counts."""
     scope: str | None = None
     metadata: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
     variables: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)

@@ -354,6 +354,7 @@ SCENARIO: Final = Shape(
         "models": Field(MapOf(_MODEL), "What the catalogue knows, by provider:name."),
         "inputs": Field(_Inputs(), "What comes in, in order.", required=True),
         "model": Field(ListOf(ENTRY), "The script: one entry for each attempt, in order.", required=True),
+        "attempts": Field(Whole(1), "How many attempts a request may have; 3 if not said."),
         "tools": Field(
             MapOf(OneOrMore(_ANSWER)),
             "What tools do: always the same, or one of a list for each run; without returns and raises they run.",

@@ -126,8 +126,7 @@ class Play:
             plugins=[ScenarioPlugin(self.scenario), *plugins],
             clock=self._clock,
             random=FakeRandom(),
-            # The attempt that a crash swallows counts; it must not cost the turn one that the scenario needs.
-            retry=RetryPolicy(attempts=RetryPolicy().attempts + len(self.scenario.faults)),
+            retry=RetryPolicy(attempts=self.scenario.attempts),
             settings=Settings(installed_plugins=False),
         )
 
@@ -205,7 +204,8 @@ class Play:
         if self._position:
             stage.arm(self._armed)
             await stage.calm()
-            await session.resume(check=False)
+            if not session.is_running:
+                await session.resume(check=False)
         while not stage.is_over():
             await _idle(session)
             turn = session.turn

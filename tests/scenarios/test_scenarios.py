@@ -34,6 +34,12 @@ SHOWN = (
     "approval-stale",
     "crash",
     "refund",
+    "cut-answer",
+    "refusal",
+    "pause",
+    "interruption",
+    "fallback",
+    "compaction",
 )
 
 

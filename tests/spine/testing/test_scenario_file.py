@@ -70,6 +70,7 @@ agent:
         max_result_bytes: 1000
 plugins: [guard]
 deps: shop:Shop
+attempts: 5
 scope: tenant
 metadata: {customer: c-77}
 variables: {tone: kind}
@@ -141,6 +142,7 @@ def test_every_key_is_read() -> None:
         "shop:Shop",
         ("guard",),
     )
+    assert scenario.attempts == 5
     assert (scenario.metadata, scenario.variables) == ({"customer": "c-77"}, {"tone": "kind"})
     section = {"order": 3, "priority": 1, "dynamic": True}
     assert scenario.sections == (SectionSpec(name="policy", text="14 days.", scope="tenant", options=section),)
@@ -288,9 +290,10 @@ def test_a_mistake_is_told_with_its_place(old: str, new: str, message: str) -> N
 # ---------------------------------------------------------------------------------------------------------- schema
 
 
-def test_the_published_schema_is_that_of_the_reader(request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("place", ["scenarios", "spine/testing"])
+def test_the_published_schema_is_that_of_the_reader(place: str, request: pytest.FixtureRequest) -> None:
     """Written anew with `--snapshot-update`."""
-    published = ROOT / "scenarios" / "scenario.schema.json"
+    published = ROOT / place / "scenario.schema.json"
     if request.config.getoption("--snapshot-update"):
         published.write_text(json.dumps(scenario_schema(), indent=1) + "\n", "utf-8")
     assert json.loads(published.read_text("utf-8")) == scenario_schema()
