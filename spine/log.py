@@ -6,7 +6,7 @@ committed. There is one `SessionLog` per session in a process, and it is the ses
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 import anyio
@@ -50,25 +50,45 @@ class LogReader(StoredLog):
                 return rebuilt.request
         raise LogBroken(f"event {seq} of {self.session} is no model.requested", seq=seq)
 
-    async def follow(self, after: int = 0) -> AsyncIterator[RecordedEvent | Synchronised]:
+    def follow(self, after: int = 0) -> AsyncIterator[RecordedEvent | Synchronised]:
         """Events after `after`: the stored ones, a `Synchronised` marker, then each as it is committed; no gaps.
 
-        The log itself is the buffer: a slow reader reads later, blocks nobody and holds nothing in memory.
+        The log itself is the buffer: a slow reader reads later, blocks nobody and holds nothing in memory. Stopping
+        needs no closing.
         """
-        position, live = after, False
-        while True:
-            for event in self.read(after=position):
-                position = event.seq
-                yield event
-            if not live:
-                live = True
-                yield Synchronised(position)
-            await self.changed(position)
+        return _Follower(self, after)
 
     async def changed(self, seq: int) -> None:
         """Wait until the committed head is beyond `seq`; another process's commits are looked for."""
         while self.head[0] <= seq:
             await anyio.sleep(FOLLOW_POLL_S)
+
+
+class _Follower:
+    # A class, not an async generator: one that is left half-way would have to be closed by whoever left it.
+
+    def __init__(self, reader: LogReader, after: int) -> None:
+        self._reader = reader
+        self._position = after
+        self._stored: Iterator[RecordedEvent] | None = None
+        self._is_live = False
+
+    def __aiter__(self) -> "_Follower":
+        return self
+
+    async def __anext__(self) -> RecordedEvent | Synchronised:
+        while True:
+            if self._stored is None:
+                self._stored = self._reader.read(after=self._position)
+            event = next(self._stored, None)
+            if event is not None:
+                self._position = event.seq
+                return event
+            self._stored = None
+            if not self._is_live:
+                self._is_live = True
+                return Synchronised(self._position)
+            await self._reader.changed(self._position)
 
 
 # ------------------------------------------------------------------------------------------------------ writing
@@ -137,6 +157,11 @@ class SessionLog(LogReader):
         """Whether it takes no more events, because a commit failed or the session was given up."""
         return self._closed is not None
 
+    def check_open(self) -> None:
+        """Raise the error that closed the log, if one did."""
+        if self._closed is not None:
+            raise self._closed
+
     def observe(self, observer: Callable[[RecordedEvent], None]) -> Callable[[], None]:
         """Call `observer` with each event at its append, in order; the returned function ends that."""
         self._observers.append(observer)
@@ -173,8 +198,7 @@ class SessionLog(LogReader):
         `place` is the turn or step they belong to; `consumed` are inbox entries that the same transaction takes out.
         Raises before anything changed: `ValueTooLarge`, or why the log was closed.
         """
-        if self._closed is not None:
-            raise self._closed
+        self.check_open()
         encoded = [self.codec.encode_event(event) for event in events]
         now = self._clock.now()
         if not self._rows:

@@ -1,7 +1,7 @@
 """A turn that is watched while it runs (floor 11): live text, and events as they are committed."""
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import anyio
 
@@ -44,33 +44,68 @@ class TurnStream:
         self._finished = True
         self._wake.set()
 
-    async def text(self) -> AsyncIterator[str]:
+    def text(self) -> AsyncIterator[str]:
         """Pieces of the answer's text as they arrive, until the turn ends."""
-        given = 0
-        while True:
-            while self._live:
-                piece = self._live.popleft()
-                given += len(piece)
-                yield piece
-            if self._has_lagged and self._finished:
-                yield self._whole_text()[given:]
-                return
-            if self._finished and not self._live:
-                return
-            await self._wake.wait()
-            self._wake = anyio.Event()
+        return _Pieces(self)
+
+    def __aiter__(self) -> AsyncIterator[RecordedEvent]:
+        return _Events(self)
 
     def _whole_text(self) -> str:
         committed = self._log.read(after=self._after, types=("message.committed",))
         return "".join(event.data.message.text for event in committed if isinstance(event.data, MessageCommitted))
 
-    async def __aiter__(self) -> AsyncIterator[RecordedEvent]:
-        position = self._after
+
+# Classes, not async generators: whoever leaves one half-way has nothing to close.
+
+
+class _Pieces:
+    def __init__(self, stream: TurnStream) -> None:
+        self._stream = stream
+        self._given = 0
+        self._is_over = False
+
+    def __aiter__(self) -> "_Pieces":
+        return self
+
+    async def __anext__(self) -> str:
+        stream = self._stream
+        while not self._is_over:
+            if stream._live:
+                piece = stream._live.popleft()
+                self._given += len(piece)
+                return piece
+            if stream._finished:
+                self._is_over = True
+                rest = stream._whole_text()[self._given :] if stream._has_lagged else ""
+                if rest:
+                    return rest
+                break
+            await stream._wake.wait()
+            stream._wake = anyio.Event()
+        raise StopAsyncIteration
+
+
+class _Events:
+    def __init__(self, stream: TurnStream) -> None:
+        self._stream = stream
+        self._position = stream._after
+        self._stored: Iterator[RecordedEvent] | None = None
+
+    def __aiter__(self) -> "_Events":
+        return self
+
+    async def __anext__(self) -> RecordedEvent:
+        log = self._stream._log
         while True:
-            for event in self._log.read(after=position):
-                position = event.seq
-                yield event
-            if self._finished and position >= self._log.head[0]:
-                return
+            if self._stored is None:
+                self._stored = log.read(after=self._position)
+            event = next(self._stored, None)
+            if event is not None:
+                self._position = event.seq
+                return event
+            self._stored = None
+            if self._stream._finished and self._position >= log.head[0]:
+                raise StopAsyncIteration
             with anyio.move_on_after(0.05):
-                await self._log.changed(position)
+                await log.changed(self._position)
