@@ -5,10 +5,11 @@ import pathlib
 from typing import Any
 
 import pytest
+import wire_trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wire_trials import try_cuts, try_limit, try_prefix
 
-from spine.llm.assemble import assemble
 from spine.llm.catalogue import Traits
 from spine.llm.chunks import (
     BlockEnded,
@@ -53,23 +54,12 @@ DONE = "[DONE]"
 
 def run(*pieces: bytes, traits: Traits = TRAITS, limits: WireLimits | None = None) -> tuple[list[Any], Any]:
     """All chunks, and the response or the error."""
-    decoder = chat_decoder(traits, limits)
-    chunks: list[Any] = []
-    try:
-        for piece in (*pieces, b""):
-            chunks.extend(decoder.feed(piece))
-        return chunks, decoder.finish()
-    except ProviderError as failed:
-        return chunks, failed
+    return wire_trials.run(lambda: chat_decoder(traits, limits), *pieces)
 
 
 def outcome(*pieces: bytes) -> Any:
     """What must not depend on the cuts: the folded message and how it ended."""
-    chunks, end = run(*pieces)
-    if isinstance(end, ProviderError):
-        return assemble(chunks), end.failure
-    assert end.message.evolve(origin=None) == assemble(chunks)
-    return end
+    return wire_trials.outcome(lambda: chat_decoder(TRAITS), *pieces)
 
 
 def shown(body: bytes, traits: Traits = TRAITS) -> dict[str, Any]:
@@ -161,23 +151,14 @@ def test_recorded_text_reads_as_expected(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_cut_gives_the_same_answer(name: str) -> None:
-    body = (WIRE / name).read_bytes()
-    whole = outcome(body)
-    assert outcome(*(body[i : i + 1] for i in range(len(body)))) == whole
-    for cut in range(1, len(body), 7):
-        assert outcome(body[:cut], body[cut:]) == whole, cut
+    try_cuts(lambda: chat_decoder(TRAITS), (WIRE / name).read_bytes(), step=7)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_prefix_completes_or_raises_our_error(name: str) -> None:
     body = (WIRE / name).read_bytes()
     for end in range(0, len(body), 3):
-        chunks, result = run(body[:end])
-        assert isinstance(result, ModelResponse | ProviderError)
-        if isinstance(result, ProviderError):
-            assert result.category in ("stream_truncated", "protocol_error", "server_error")
-        else:
-            assert result.message.evolve(origin=None) == assemble(chunks)
+        try_prefix(lambda: chat_decoder(TRAITS), body, end)
 
 
 def test_what_came_before_an_error_in_the_same_piece_is_handed_out_first() -> None:
@@ -600,11 +581,7 @@ TOO_MUCH = {
 
 @pytest.mark.parametrize("what", TOO_MUCH)
 def test_limits_end_the_answer(what: str) -> None:
-    for pieces in ([TOO_MUCH[what]], [TOO_MUCH[what][i : i + 11] for i in range(0, len(TOO_MUCH[what]), 11)]):
-        end = run(*pieces, limits=LIMITS)[1]
-        assert isinstance(end, ProviderError)
-        assert end.category == "protocol_error"
-        assert what in end.message
+    try_limit(lambda: chat_decoder(TRAITS, LIMITS), TOO_MUCH[what], what)
 
 
 # ------------------------------------------------------------------------------------------------------- fuzz
