@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 import attrs
 import cattrs
 
-from spine.errors import LogBroken, SpineError, UsageError, ValueTooLarge
+from spine.errors import LogBroken, StoreError, UsageError, ValueTooLarge
 from spine.events import CORE_EVENTS, Change, EventType, FieldChange, RecordedEvent, Splice, UnknownEvent
 from spine.llm import chunks as c
 from spine.llm.usage import Usage
@@ -207,7 +207,7 @@ class Codec:
             for version in range(row.version, event_type.version):
                 data = event_type.upcasters[version](data)
             return (self._readers.get(row.type) or self._reader(event_type))(data, event_type.data)
-        except SpineError:
+        except StoreError:
             raise
         except Exception as exc:
             raise LogBroken(

@@ -10,14 +10,14 @@ import click
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session
 from spine.cli.screen import LOCAL, out, out_json
-from spine.errors import UsageError
-from spine.events import CORE_EVENTS, RecordedEvent
+from spine.errors import LogBroken, UsageError, ValueRefused
+from spine.events import CORE_EVENTS, RecordedEvent, UnknownEvent
 from spine.projectors import LogLine, log_lines
 from spine.projectors.json import utc
 from spine.projectors.phrases import clock
 from spine.store import Row
 from spine.stored import StoredLog
-from spine.values import decode
+from spine.values import decode, freeze_object
 
 __all__ = ["COMMANDS"]
 
@@ -77,8 +77,17 @@ def _rows(reader: StoredLog, follow: bool) -> Iterator[Row]:
 def _events(reader: StoredLog, follow: bool) -> Iterable[RecordedEvent]:
     prev = reader.genesis
     for row in _rows(reader, follow):
-        yield reader.codec.decode_row(reader.session, row, prev, reader.content)
+        yield _event(reader, row, prev)
         prev = row.hash
+
+
+def _event(reader: StoredLog, row: Row, prev: bytes) -> RecordedEvent:
+    """The event of a row; one that cannot be read stands in the list with what is wrong with it."""
+    try:
+        return reader.codec.decode_row(reader.session, row, prev, reader.content)
+    except LogBroken as error:
+        data = UnknownEvent(freeze_object({"damaged": error.message}))
+        return RecordedEvent(**{**row._asdict(), "data": data}, session=reader.session, prev_hash=prev)
 
 
 def _log_line(line: LogLine) -> str:
@@ -88,6 +97,13 @@ def _log_line(line: LogLine) -> str:
 
 def _line(cells: tuple[str, ...], what: str) -> str:
     return f"{' '.join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True))} {what}".rstrip()
+
+
+def _data(row: Row) -> Any:
+    try:
+        return decode(row.data)
+    except ValueRefused as error:
+        return {"damaged": error.message}
 
 
 def _row_fact(reader: StoredLog, row: Row) -> Mapping[str, Any]:
@@ -100,7 +116,7 @@ def _row_fact(reader: StoredLog, row: Row) -> Mapping[str, Any]:
         "place": row.place,
         "origin": row.origin,
         "required": row.required,
-        "data": decode(row.data),
+        "data": _data(row),
         "hash": row.hash.hex(),
     }
 

@@ -1,6 +1,7 @@
 """The command line as a process: exit status, streaming, pipes, signals, and the time that help takes."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -135,6 +136,52 @@ def test_a_person_decides_in_another_process_while_the_owner_runs(spine, shop) -
         assert subprocess.run([*SPINE, "run", "--session", "one", "x"], stdin=subprocess.DEVNULL).returncode == 3
         done = subprocess.run([*SPINE, "approve", "a1", "--by", "ada"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "Done.\n")
+
+
+def _on_a_terminal(*arguments: str, text: bytes = b"", **environ: str) -> str:
+    """Everything that a person would see on one terminal for all streams, until the process ends."""
+    master, slave = os.openpty()
+    variables = {**os.environ, "TERM": "xterm", **environ}
+    process = subprocess.Popen([*SPINE, *arguments], stdin=slave, stdout=slave, stderr=slave, env=variables)
+    os.close(slave)
+    os.write(master, text)
+    seen = b""
+    try:
+        while piece := os.read(master, 65536):
+            seen += piece
+    except OSError:  # Linux says so at the end
+        pass
+    finally:
+        process.wait(20)
+        os.close(master)
+    return seen.decode().replace("\r\n", "\n")
+
+
+def test_colour_is_for_terminals(demo: Path) -> None:
+    plain = subprocess.run([*SPINE, "transcript"], capture_output=True, text=True).stdout
+    assert "\x1b" not in plain
+    coloured = _on_a_terminal("transcript")
+    assert "\x1b[1mASSISTANT t1s1\x1b[0m" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+    assert _on_a_terminal("transcript", NO_COLOR="1") == plain
+
+
+def test_a_terminal_shows_progress_and_nothing_that_acts_on_it(shop) -> None:
+    with serving(call("lookup_order", order_id="1"), say("Red \x1b[31m", "alert.")) as server:
+        shop(server)
+        seen = _on_a_terminal("run", "--session", "one", "x")
+    assert '  > lookup_order(order_id="1")\n  < ok in ' in seen
+    assert "Red \\x1b[31malert.\n" in seen
+    assert "turn t1 completed: 2 steps, 1 tool call" in seen
+    assert "\x1b" not in seen
+
+
+def test_a_chat_on_a_terminal_prompts_and_ends_with_the_input(shop) -> None:
+    with serving(say("hello")) as server:
+        shop(server)
+        seen = _on_a_terminal("chat", text=b"hi\n/exit\n")
+    assert seen.count("> ") >= 2
+    assert "hello\n" in seen
 
 
 def test_what_a_terminal_cannot_show_is_no_accident(demo: Path) -> None:

@@ -1,13 +1,18 @@
 """Commands that look, prove and exchange: they run on a store or a file, and import nothing of the project."""
 
 import json
+import sqlite3
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 from model_server import say, serving
 
+from spine import late
 from spine.cli.screen import LOCAL
+from spine.codec import Codec
+from spine.events import EventType
 from spine.projectors.phrases import clock
 from spine.testing.demo import run_demo
 
@@ -157,6 +162,52 @@ def test_the_log_as_json_is_what_is_stored(spine, demo: Path) -> None:
     assert [fact["seq"] for fact in facts] == list(range(1, len(facts) + 1))
     assert facts[0]["data"]["agent"]["name"] == "refunds"
     assert facts[0]["at"] == "2026-01-05T09:00:00.000000Z"
+
+
+def test_a_damaged_event_is_listed_with_what_is_wrong(spine, demo: Path) -> None:
+    connection = sqlite3.connect(demo / "spine.db")
+    keys = [key for (key,) in connection.execute("SELECT key FROM events ORDER BY key")]
+    connection.execute("UPDATE events SET data = ? WHERE key = ?", (b'{"inputs": 7}', keys[2]))
+    connection.execute("UPDATE events SET data = ? WHERE key = ?", (b"{", keys[3]))
+    connection.commit()
+    connection.close()
+    done = spine("log")
+    assert done.exit_code == 0
+    assert done.stdout.count("damaged") == 2
+    assert len(spine("log", "--json").stdout.splitlines()) == len(keys)
+    assert spine("transcript").stderr.endswith("[log_broken]\n")
+    assert "BROKEN at seq 3" in spine("verify").stdout
+
+
+def test_plugins_are_loaded_for_a_log_with_their_events_and_not_otherwise(
+    spine, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = []
+
+    def load_plugins(settings: object, codec: Codec) -> None:
+        loads.append(settings)
+        codec.add(EventType(name="crm.seen", data=Seen), "crm@1")
+
+    monkeypatch.setattr(late.load("spine.cli.installed"), "load_plugins", load_plugins)
+    spine("transcript")
+    assert loads == []
+    connection = sqlite3.connect(demo / "spine.db")
+    kind = connection.execute(
+        "INSERT INTO kinds(type, version, origin, required) VALUES ('crm.seen', 1, 'crm@1', 1) RETURNING id"
+    ).fetchone()[0]
+    key = connection.execute("SELECT key FROM events WHERE key % 1000 = 5").fetchone()[0]
+    connection.execute("UPDATE events SET kind = ?, data = ? WHERE key = ?", (kind, b'{"who": "ada"}', key))
+    connection.commit()
+    connection.close()
+    assert "crm.seen               crm@1 · " in spine("log").stdout
+    assert len(loads) == 1
+
+
+@attrs.frozen(kw_only=True)
+class Seen:
+    """A plugin's event."""
+
+    who: str = ""
 
 
 # -------------------------------------------------------------------------------------------- request and explain
