@@ -16,16 +16,15 @@ from spine.tools import ServerTool, ToolDefinition
 from spine.wire import (
     TargetMemory,
     clean_text,
-    is_unknown_effort,
     join_body,
+    named_format,
     object_schema,
     read_options,
     refuse_features,
-    refuse_foreign_tools,
-    strict_problem,
+    refuse_unsupported,
     to_json,
+    tool_names,
     wire_name,
-    wire_names,
 )
 from spine_openai_chat.turns import TurnEncoder
 
@@ -68,15 +67,9 @@ class ChatEncoder:
 
     def check(self, request: ModelRequest, traits: Traits) -> None:
         """Raise `unsupported_capability` or, for options that do not exist, `invalid_request`."""
-        rows = (
-            ("tools", "tools", request.tools and not traits.tools),
-            ("response_format", "structured_output", request.response_format and not traits.structured_output),
-            ("a thinking budget in tokens", "thinking", type(request.thinking) is int),
-            (f"thinking {request.thinking}", "thinking", is_unknown_effort(request, traits)),
-        )
-        refuse_features(request, traits, rows)
-        refuse_foreign_tools(request, traits, NAMESPACE)
-        _names(request, traits)
+        refuse_features(request, traits, [("a thinking budget in tokens", "thinking", type(request.thinking) is int)])
+        refuse_unsupported(request, traits, NAMESPACE)
+        tool_names(request, traits)
         _options(request)
 
     def encode(self, request: ModelRequest, traits: Traits) -> Body:
@@ -91,7 +84,7 @@ class ChatEncoder:
             path=PATH,
             content=join_body(fields, "messages", items),
             losses=tuple(losses),
-            names=_names(request, traits),
+            names=tool_names(request, traits),
         )
 
 
@@ -131,16 +124,9 @@ def _tool_choice(choice: ToolChoice | None, traits: Traits) -> Any:
 
 
 def _response_format(wanted: ResponseFormat | None, traits: Traits, losses: dict[str, None]) -> Any:
-    """A strict schema has rules of its own where the target enforces them; one that breaks them goes out unstrict."""
     if wanted is None:
         return None
-    strict = wanted.strict
-    problem = strict_problem(wanted.schema) if strict and traits.strict_schemas else None
-    if problem is not None:
-        strict = False
-        losses[f'response format "{wanted.name}" was sent without strict: {problem}'] = None
-    name = wire_name(wanted.name, r"[A-Za-z0-9_-]{1,64}")
-    return {"type": "json_schema", "json_schema": {"name": name, "schema": wanted.schema, "strict": strict}}
+    return {"type": "json_schema", "json_schema": named_format(wanted, traits, losses)}
 
 
 def _tool(tool: ToolDefinition | ServerTool, traits: Traits) -> Mapping[str, Any]:
@@ -154,10 +140,6 @@ def _tool(tool: ToolDefinition | ServerTool, traits: Traits) -> Mapping[str, Any
     if not function["description"]:
         del function["description"]
     return {"type": "function", "function": function}
-
-
-def _names(request: ModelRequest, traits: Traits) -> dict[str, str]:
-    return wire_names((tool.name for tool in request.tools if type(tool) is ToolDefinition), traits.tool_name_pattern)
 
 
 def _system(blocks: Iterable[SystemBlock], traits: Traits) -> list[bytes]:

@@ -14,7 +14,7 @@ from spine.messages import (
     JsonBlock,
     TextBlock,
 )
-from spine.wire import artifact_note, clean_text, note, to_json
+from spine.wire import artifact_note, data_url, file_members, note, sound_part, text_or_parts, to_json
 
 Part = dict[str, Any]
 Encoded = str | Part | None
@@ -24,14 +24,8 @@ Encoded = str | Part | None
 def content_parts(
     blocks: Iterable[ContentBlock], traits: Traits, losses: list[str], *, in_result: bool = False
 ) -> str | list[Part]:
-    """The `content` of a user or tool message: plain text when it is all text, else a list of parts.
-
-    Text blocks of plain content are parted by a blank line. Empty text is left out; `""` means there is nothing.
-    """
-    parts = [part for block in blocks if (part := _part(block, traits, losses, in_result=in_result)) not in (None, "")]
-    if all(isinstance(part, str) for part in parts):
-        return clean_text("\n\n".join(str(part) for part in parts))
-    return [{"type": "text", "text": clean_text(part)} if isinstance(part, str) else part for part in parts if part]
+    """The `content` of a user or tool message: plain text when it is all text, else a list of parts."""
+    return text_or_parts((_part(block, traits, losses, in_result=in_result) for block in blocks), "text")
 
 
 def joined_text(blocks: Iterable[ContentBlock], traits: Traits, losses: list[str]) -> str:
@@ -49,7 +43,7 @@ def _part(block: ContentBlock, traits: Traits, losses: list[str], *, in_result: 
 
 
 def _image(block: ImageBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
-    url = block.url or (f"data:{block.media_type};base64,{block.data}" if block.data is not None else None)
+    url = data_url(block)
     if url is None or not traits.vision or (in_result and not traits.tool_images):
         return note(block, "an image in a tool result" if in_result and traits.vision and url else "an image", losses)
     return {"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}
@@ -61,15 +55,13 @@ def _audio(block: AudioBlock, traits: Traits, losses: list[str], in_result: bool
         return block.transcript
     if block.data is None or not traits.audio or in_result:
         return note(block, "sound", losses)
-    kind = block.media_type.partition("/")[2].removeprefix("x-")
-    return {"type": "input_audio", "input_audio": {"data": block.data, "format": {"mpeg": "mp3"}.get(kind, kind)}}
+    return sound_part(block)
 
 
 def _document(block: DocumentBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
     if block.data is None or not traits.documents or in_result:
         return note(block, "a document", losses)
-    name = clean_text(block.name or "") or f"document.{block.media_type.partition('/')[2] or 'bin'}"
-    return {"type": "file", "file": {"filename": name, "file_data": f"data:{block.media_type};base64,{block.data}"}}
+    return {"type": "file", "file": file_members(block)}
 
 
 def _extension(block: ExtensionBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:

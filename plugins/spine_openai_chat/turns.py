@@ -20,7 +20,16 @@ from spine.messages import (
     ToolCallBlock,
     ToolResultBlock,
 )
-from spine.wire import MessageMemory, WrittenResult, call_ids, clean_text, in_call_order, to_json, wire_name
+from spine.wire import (
+    MessageMemory,
+    WrittenResult,
+    call_ids,
+    clean_text,
+    in_call_order,
+    join_messages,
+    to_json,
+    wire_name,
+)
 from spine_openai_chat.parts import content_parts, joined_text
 
 PROTOCOL = "openai_chat"
@@ -49,26 +58,10 @@ class TurnEncoder:
 
     def encode(self, messages: Sequence[Message], losses: dict[str, None]) -> list[bytes]:
         """Each message as JSON with a comma before it; what got lost is added to `losses`."""
-        items: list[bytes] = []
-        ids: Mapping[str, str] = {}
-        seen: set[str] = set()
-        results: list[WrittenResult] = []
-        for message in messages:
-            kept = self._memory.written(message, seen)
-            if kept.losses:
-                losses.update(dict.fromkeys(kept.losses))
-            if kept.results:
-                results.extend(kept.results)
-            if not kept.data:
-                continue
-            if results:
-                items.extend(in_call_order(results, ids, self._traits.call_id_pattern))
-                results = []
-            if kept.wire_ids:
-                ids = kept.ids
-            items.append(kept.data)
-        items.extend(in_call_order(results, ids, self._traits.call_id_pattern))
-        return items
+        return join_messages(self._memory, messages, losses, self._answers)
+
+    def _answers(self, results: Sequence[WrittenResult], asked: _Kept | None) -> list[bytes]:
+        return in_call_order(results, asked.ids if asked else {}, self._traits.call_id_pattern)
 
     def _written(self, message: Message, use_vendor_ids: bool) -> _Kept:
         losses: list[str] = []

@@ -24,11 +24,18 @@ from spine.wire.failures import (
 )
 from spine.wire.limits import Deadlines, WireLimits
 from spine.wire.memory import MessageMemory, TargetMemory, Written
-from spine.wire.names import call_ids, wire_name, wire_names
+from spine.wire.names import call_ids, tool_names, wire_name, wire_names
 from spine.wire.notes import artifact_note, note
-from spine.wire.options import is_unknown_effort, read_options, refuse_features, refuse_foreign_tools
-from spine.wire.results import WrittenResult, in_call_order
-from spine.wire.schemas import closed_schema, object_schema, strict_problem
+from spine.wire.options import (
+    is_unknown_effort,
+    read_options,
+    refuse_features,
+    refuse_foreign_tools,
+    refuse_unsupported,
+)
+from spine.wire.parts import data_url, file_members, sound_part, text_or_parts
+from spine.wire.results import WrittenMessage, WrittenResult, in_call_order, join_messages
+from spine.wire.schemas import closed_schema, named_format, object_schema, strict_problem
 from spine.wire.sse import EventStream, ServerEvent
 from spine.wire.vocabulary import SHARED, extended, phrase_table
 
@@ -48,20 +55,25 @@ __all__ = [
     "TargetMemory",
     "WireLimits",
     "Written",
+    "WrittenMessage",
     "WrittenResult",
     "artifact_note",
     "call_ids",
     "clean_text",
     "closed_schema",
+    "data_url",
     "decode_captured",
     "extended",
     "failure_of",
+    "file_members",
     "freeze_object",
     "from_json",
     "http_failure",
     "in_call_order",
     "is_unknown_effort",
     "join_body",
+    "join_messages",
+    "named_format",
     "not_ours",
     "note",
     "object_schema",
@@ -72,13 +84,17 @@ __all__ = [
     "read_options",
     "refuse_features",
     "refuse_foreign_tools",
+    "refuse_unsupported",
     "retry_delay",
     "scrub",
     "settled",
+    "sound_part",
     "status_category",
     "stream_failure",
     "strict_problem",
+    "text_or_parts",
     "to_json",
+    "tool_names",
     "truncated",
     "wire_name",
     "wire_names",

@@ -14,9 +14,11 @@ import attrs
 from spine.llm.catalogue import Traits
 from spine.llm.chunks import Chunk, ToolCallStarted
 from spine.llm.errors import provider_error
+from spine.llm.request import ModelRequest
 from spine.messages import Message, ToolCallBlock
+from spine.tools import ToolDefinition
 
-__all__ = ["call_ids", "rename_call", "rename_calls", "wire_name", "wire_names"]
+__all__ = ["call_ids", "rename_call", "rename_calls", "tool_names", "wire_name", "wire_names"]
 
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -49,6 +51,11 @@ def wire_names(names: Iterable[str], pattern: str) -> dict[str, str]:
                 f'tools "{seen[written]}" and "{name}" would both be called "{written}" on the wire; rename one',
             )
     return {written: name for written, name in seen.items() if written != name}
+
+
+def tool_names(request: ModelRequest, traits: Traits) -> dict[str, str]:
+    """`wire_names` of a request's own tools for its target."""
+    return wire_names((tool.name for tool in request.tools if type(tool) is ToolDefinition), traits.tool_name_pattern)
 
 
 def rename_call(chunk: Chunk, names: Mapping[str, str]) -> Chunk:

@@ -13,7 +13,7 @@ from spine.llm.errors import ProviderError, provider_error, unsupported
 from spine.llm.request import ModelRequest
 from spine.tools import ServerTool
 
-__all__ = ["is_unknown_effort", "read_options", "refuse_features", "refuse_foreign_tools"]
+__all__ = ["is_unknown_effort", "read_options", "refuse_features", "refuse_foreign_tools", "refuse_unsupported"]
 
 
 def read_options(
@@ -56,6 +56,18 @@ def refuse_features(request: ModelRequest, traits: Traits, rows: Iterable[tuple[
     for feature, capability, is_asked in rows:
         if is_asked:
             raise unsupported(feature, provider=traits.provider, model=request.route.model, capability=capability)
+
+
+def refuse_unsupported(request: ModelRequest, traits: Traits, protocol: str) -> None:
+    """Raise `unsupported_capability` for tools, response formats and efforts that the target is known not to have, and
+    for server tools of another protocol."""
+    rows = (
+        ("tools", "tools", request.tools and not traits.tools),
+        ("response_format", "structured_output", request.response_format and not traits.structured_output),
+        (f"thinking {request.thinking}", "thinking", is_unknown_effort(request, traits)),
+    )
+    refuse_features(request, traits, rows)
+    refuse_foreign_tools(request, traits, protocol)
 
 
 def refuse_foreign_tools(request: ModelRequest, traits: Traits, protocol: str) -> None:

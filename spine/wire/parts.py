@@ -1,0 +1,39 @@
+"""Parts of a message's content as OpenAI's protocols write them (side room `wire`)."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from spine.messages import AudioBlock, DocumentBlock, ImageBlock
+from spine.wire.bodies import clean_text
+
+__all__ = ["data_url", "file_members", "sound_part", "text_or_parts"]
+
+_FORMATS = {"mpeg": "mp3"}
+
+
+def text_or_parts(parts: Iterable[str | dict[str, Any] | None], text_type: str) -> str | list[dict[str, Any]]:
+    """The content of a message: plain text when it is all text, else a list, its texts as parts of `text_type`.
+
+    Texts of plain content are parted by a blank line. Empty text is left out; `""` means there is nothing.
+    """
+    found = [part for part in parts if part]
+    if all(isinstance(part, str) for part in found):
+        return clean_text("\n\n".join(str(part) for part in found))
+    return [{"type": text_type, "text": clean_text(part)} if isinstance(part, str) else part for part in found]
+
+
+def data_url(block: ImageBlock) -> str | None:
+    """Where an image is, or the image itself as a data URL; None when it lies beside the log."""
+    return block.url or (f"data:{block.media_type};base64,{block.data}" if block.data is not None else None)
+
+
+def sound_part(block: AudioBlock) -> dict[str, Any]:
+    """Sound that is there as data."""
+    kind = block.media_type.partition("/")[2].removeprefix("x-")
+    return {"type": "input_audio", "input_audio": {"data": block.data, "format": _FORMATS.get(kind, kind)}}
+
+
+def file_members(block: DocumentBlock) -> dict[str, str]:
+    """Name and data of a document that is there as data; one without a name gets one of its kind."""
+    name = clean_text(block.name or "") or f"document.{block.media_type.partition('/')[2] or 'bin'}"
+    return {"filename": name, "file_data": f"data:{block.media_type};base64,{block.data}"}
