@@ -50,7 +50,8 @@ def snapshot(registries: Registries, scope: Scope, agent: Agent) -> Capabilities
     resolved = registries.tools.resolve(scope)
     chosen: dict[str, Contribution[Tool | ServerTool]] = {}
     for name, entry in resolved.entries.items():
-        if not is_plugin(entry.owner) or any(fnmatch.fnmatchcase(name, pattern) for pattern in agent.selected):
+        is_given = entry.layer == scope.id or not is_plugin(entry.owner)
+        if is_given or any(fnmatch.fnmatchcase(name, pattern) for pattern in agent.selected):
             chosen[name] = entry
     for pattern in agent.selected:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in resolved.entries):

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from spine.errors import RouteUnknown
+from spine.errors import PluginFailed, RouteUnknown, SpineError
 from spine.llm.catalogue import Catalogue, Prices, Provider, Traits
 from spine.llm.protocols import Adapter, AdapterFactory, ProviderSettings, WireProtocol
 from spine.llm.request import Route
@@ -71,7 +71,8 @@ class Routes:
         elif registered is not None:
             factory: AdapterFactory = registered.value
             protocol = entry.protocol if entry else route.provider
-            adapter = self._made_once(route.provider, factory, lambda: factory(self._settings(route, entry, protocol)))
+            settings = self._settings(route, entry, protocol)
+            adapter = self._made_once(route.provider, factory, lambda: _made_by(registered.owner, factory, settings))
         elif entry is not None:
             protocol = entry.protocol
             wire = self._registries.protocols.resolve(scope).entries.get(protocol)
@@ -133,3 +134,16 @@ def _protocol_of(adapter: Adapter) -> str:
     """What an adapter that answers every route calls its protocol; an `HttpAdapter` holds the protocol itself."""
     protocol = getattr(adapter, "protocol", "scripted")
     return str(getattr(protocol, "name", protocol))
+
+
+def _made_by(owner: str, factory: AdapterFactory, settings: ProviderSettings) -> Adapter:
+    try:
+        return factory(settings)
+    except SpineError:
+        raise
+    except Exception as exc:
+        raise PluginFailed(
+            f"plugin {owner} failed to make the adapter of {settings.provider}: {type(exc).__name__}: {exc}",
+            plugin=owner,
+            hook="spine_register_adapters",
+        ) from exc

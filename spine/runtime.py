@@ -24,6 +24,7 @@ from spine.llm.protocols import Adapter
 from spine.llm.request import Route
 from spine.llm.retry import RetryPolicy
 from spine.log import LogReader, SessionLog, Synchronised
+from spine.loop import take_snapshot
 from spine.opening import http_adapter, is_dead, open_store, this_process
 from spine.plugins import PluginInfo, Plugins
 from spine.routes import Routes
@@ -273,6 +274,7 @@ class Runtime:
             watch=HookWatch(clock=self._clock.monotonic),
         )
         self._plugins.open_session(own)
+        take_snapshot(run)  # a tool that the agent names and nobody offers is refused now
         digest = contract(log.codec, agent, route, agent.own_tools)
         if on_change == "refuse" and created is not None and log.status.contract != digest:
             raise UsageError(f'agent "{agent.name}" is not the one session "{log.session}" was recorded with')
