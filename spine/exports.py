@@ -217,10 +217,7 @@ class ExportFile:
         event = self._try_event(line)
         if event is None:
             raise LogBroken(f"{self.url}: the line of seq {number} is no event", seq=number)
-        try:
-            hash = bytes.fromhex(event.hash)
-        except ValueError:
-            hash = event.hash.encode()
+        hash = _from_hex(event.hash)
         header = (event.seq, event.type, event.version, event.at, event.place, event.origin, event.required)
         return Row(*header, bytes(event.data), hash)
 
@@ -252,6 +249,15 @@ class ExportFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _from_hex(text: str) -> bytes:
+    """The hash that was written; bytes that are no hash for anything that `hex` does not write, capitals included."""
+    try:
+        found = bytes.fromhex(text)
+    except ValueError:
+        return text.encode()
+    return found if found.hex() == text else text.encode()
 
 
 class ExportReader(LogReader):
