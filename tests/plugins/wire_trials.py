@@ -4,6 +4,7 @@ The records lie beside the repository; where they are missing, `NO_RECORDS` skip
 """
 
 import base64
+import functools
 import gzip
 import importlib.util
 import json
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from spine.llm.assemble import assemble
+from spine.llm.catalogue import Traits
 from spine.llm.errors import ProviderError
 from spine.llm.protocols import Decoder, WireProtocol
 from spine.llm.response import ModelResponse
@@ -70,10 +72,13 @@ def try_cuts(make: Make, body: bytes, step: int = 1) -> None:
 
 
 def try_prefix(make: Make, body: bytes, end: int) -> None:
-    """What is cut off at `end` completes or raises one of the errors that a cut may make."""
+    """What is cut off at `end` completes, is told to be cut or broken, or fails as the whole does."""
     chunks, result = run(make, body[:end])
     if isinstance(result, ProviderError):
-        assert result.category in ("stream_truncated", "protocol_error", "server_error", "overloaded"), result
+        if result.category not in ("stream_truncated", "protocol_error"):  # then it was told in the bytes that came
+            whole = run(make, body)[1]
+            assert isinstance(whole, ProviderError), result
+            assert whole.category == result.category
     else:
         assert result.message.evolve(origin=None) == assemble(chunks)
 
@@ -96,6 +101,7 @@ def load(path: pathlib.Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
+@functools.cache
 def recorded(protocol: str) -> list[dict[str, Any]]:
     return load(SHARED / "wire" / f"{protocol}.jsonl.gz")
 
@@ -114,39 +120,85 @@ def _score() -> Any:
     return module
 
 
-def try_expectations(protocol: WireProtocol, records: list[dict[str, Any]], prefix: str) -> None:
-    """Every record reads as expected, but for those in `tests/wire_overrides.txt`, which must really differ."""
-    overridden = {line.split()[0] for line in OVERRIDES.read_text().splitlines() if line.startswith(prefix)}
-    score, wrong = _score(), {}
-    for record in records:
-        if not record["oracle"].startswith("ambiguous"):
-            result = decode_captured(protocol, {**record["response"], "vendor": record["vendor"]})
-            found = score.differences(record, result)
-            if found:
-                wrong[record["id"]] = found
-    assert set(wrong) == overridden, wrong
+@NO_RECORDS
+class RecordedTrials:
+    """What holds for every recorded answer; a plugin's tests subclass it and say whose answers they are."""
+
+    protocol: WireProtocol
+    prefix: str
+    """How the ids of its records begin."""
+
+    def make(self) -> Decoder:
+        name = self.protocol.name
+        return self.protocol.decoder(Traits(provider="lab", protocol=name, model="m"), {})
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        return recorded(self.protocol.name)
+
+    def test_every_recorded_answer_reads_as_expected(self) -> None:
+        """Expectations that are wrong stand in `tests/wire_overrides.txt` with a reason, and must really differ."""
+        lines = OVERRIDES.read_text().splitlines()
+        overridden = {line.split()[0] for line in lines if line.startswith(self.prefix)}
+        score, wrong = _score(), {}
+        for record in self.records:
+            if not record["oracle"].startswith("ambiguous"):
+                result = decode_captured(self.protocol, {**record["response"], "vendor": record["vendor"]})
+                found = score.differences(record, result)
+                if found:
+                    wrong[record["id"]] = found
+        assert set(wrong) == overridden, wrong
+
+    def test_a_sample_of_streams_is_the_same_at_every_cut(self) -> None:
+        for body in random.Random(7).sample([body for body in answers(self.records) if 200 < len(body) < 2500], 12):
+            try_cuts(self.make, body)
+
+    def test_every_stream_is_the_same_in_pieces_of_odd_sizes(self) -> None:
+        rng = random.Random(11)
+        for body in answers(self.records):
+            if len(body) < 20_000:
+                size = rng.choice((13, 64, 257, 1400))
+                pieces = (body[i : i + size] for i in range(0, len(body), size))
+                assert outcome(self.make, *pieces) == outcome(self.make, body)
+
+    def test_cut_streams_end_in_our_errors_or_complete(self) -> None:
+        rng = random.Random(13)
+        for body in answers(record for record in self.records if record["stream"]):
+            try_prefix(self.make, body, rng.randrange(len(body)))
 
 
-def try_sample_of_cuts(make: Make, records: list[dict[str, Any]]) -> None:
-    """A sample of short streams is the same at every cut."""
-    for body in random.Random(7).sample([body for body in answers(records) if 200 < len(body) < 2500], 12):
-        try_cuts(make, body)
+class FileTrials:
+    """What holds for the files of a plugin's own in `folder`; `files` says what each of them is read as: its content
+    (what had arrived, for a failure), stop reason, and category of the failure."""
 
+    protocol: WireProtocol
+    folder: pathlib.Path
+    files: dict[str, tuple[list[dict[str, Any]], str | None, str | None]]
 
-def try_odd_pieces(make: Make, records: list[dict[str, Any]]) -> None:
-    """Every answer of moderate length is the same in pieces of odd sizes."""
-    rng = random.Random(11)
-    for body in answers(records):
-        if len(body) < 20_000:
-            size = rng.choice((13, 64, 257, 1400))
-            assert outcome(make, *(body[i : i + size] for i in range(0, len(body), size))) == outcome(make, body)
+    def make(self) -> Decoder:
+        return self.protocol.decoder(self._traits(), {})
 
+    def _traits(self) -> Traits:
+        return Traits(provider="lab", protocol=self.protocol.name, model="m")
 
-def try_truncations(make: Make, records: list[dict[str, Any]]) -> None:
-    """Streams that are cut off somewhere end in our errors or complete."""
-    rng = random.Random(13)
-    for body in answers(record for record in records if record["stream"]):
-        try_prefix(make, body, rng.randrange(len(body)))
+    def test_files_read_as_expected(self) -> None:
+        assert {path.name for path in self.folder.iterdir()} == set(self.files)
+        for name, (content, stop_reason, category) in self.files.items():
+            record = {"status": 200, "headers": {}, "body": (self.folder / name).read_bytes()}
+            result = decode_captured(self.protocol, record, self._traits())
+            assert (result["content"] or result["partial"]["content"]) == content, name
+            assert result["stop_reason"] == stop_reason, name
+            assert (result["error"] or {"category": None})["category"] == category, name
+
+    def test_every_cut_gives_the_same_answer(self) -> None:
+        for name in self.files:
+            try_cuts(self.make, (self.folder / name).read_bytes(), step=7)
+
+    def test_every_prefix_completes_or_raises_our_error(self) -> None:
+        for name in self.files:
+            body = (self.folder / name).read_bytes()
+            for end in range(0, len(body), 3):
+                try_prefix(self.make, body, end)
 
 
 # ------------------------------------------------------------------------------------------------ reported bugs

@@ -8,7 +8,7 @@ import pytest
 import wire_trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wire_trials import try_cuts, try_limit, try_prefix
+from wire_trials import FileTrials, try_limit
 
 from spine.llm.catalogue import Traits
 from spine.llm.chunks import (
@@ -140,25 +140,10 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_recorded_text_reads_as_expected(name: str) -> None:
-    content, stop_reason, category = FILES[name]
-    result = shown((WIRE / name).read_bytes())
-    assert (result["content"] or result["partial"]["content"]) == content
-    assert result["stop_reason"] == stop_reason
-    assert (result["error"] or {"category": None})["category"] == category
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_every_cut_gives_the_same_answer(name: str) -> None:
-    try_cuts(lambda: chat_decoder(TRAITS), (WIRE / name).read_bytes(), step=7)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_every_prefix_completes_or_raises_our_error(name: str) -> None:
-    body = (WIRE / name).read_bytes()
-    for end in range(0, len(body), 3):
-        try_prefix(lambda: chat_decoder(TRAITS), body, end)
+class TestFiles(FileTrials):
+    protocol = PROTOCOL
+    folder = WIRE
+    files = FILES
 
 
 def test_what_came_before_an_error_in_the_same_piece_is_handed_out_first() -> None:

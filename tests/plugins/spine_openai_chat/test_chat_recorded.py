@@ -10,17 +10,13 @@ import pytest
 from wire_trials import (
     NO_RECORDS,
     WAYS,
+    RecordedTrials,
     cases,
     error_rows,
     pieces_of,
-    recorded,
     run,
     try_case,
     try_error,
-    try_expectations,
-    try_odd_pieces,
-    try_sample_of_cuts,
-    try_truncations,
 )
 
 from spine.llm.assemble import Assembler
@@ -35,25 +31,9 @@ CASES = cases("w", "openai_chat")
 pytestmark = NO_RECORDS
 
 
-@pytest.fixture(scope="module")
-def records() -> list[dict[str, Any]]:
-    return recorded("openai_chat")
-
-
-def test_every_recorded_answer_reads_as_expected(records: list[dict[str, Any]]) -> None:
-    try_expectations(PROTOCOL, records, "oc-")
-
-
-def test_a_sample_of_streams_is_the_same_at_every_cut(records: list[dict[str, Any]]) -> None:
-    try_sample_of_cuts(MAKE, records)
-
-
-def test_every_stream_is_the_same_in_pieces_of_odd_sizes(records: list[dict[str, Any]]) -> None:
-    try_odd_pieces(MAKE, records)
-
-
-def test_cut_streams_end_in_our_errors_or_complete(records: list[dict[str, Any]]) -> None:
-    try_truncations(MAKE, records)
+class TestRecorded(RecordedTrials):
+    protocol = PROTOCOL
+    prefix = "oc-"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
