@@ -6,9 +6,10 @@ import pathlib
 import sys
 
 from spine.wire import decode_captured
+from spine_anthropic.protocol import AnthropicMessages
 from spine_openai_chat.protocol import OpenAIChat
 
-PROTOCOLS = {protocol.name: protocol for protocol in (OpenAIChat(),)}
+PROTOCOLS = {protocol.name: protocol for protocol in (AnthropicMessages(), OpenAIChat())}
 
 
 def main(path: str) -> None:

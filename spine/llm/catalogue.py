@@ -39,6 +39,10 @@ class Traits:
     """Chat: whether a tool's result may hold images; elsewhere a note stands for them."""
     strict_schemas: bool = False
     structured_output: bool = True
+    cache_marks: bool = True
+    """Messages: whether to mark where the target may cut what it keeps in its cache."""
+    thinking_budgets: bool = True
+    """Messages: whether an effort is told as a budget of tokens; else the model adapts its thinking to the effort."""
     thinking: tuple[str, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(tuple))
     """Efforts the model knows; None: unknown, sent as they are."""
     call_id_pattern: str = r"[A-Za-z0-9_-]{1,64}"
@@ -145,19 +149,48 @@ def _chat(
     )
 
 
+SNAPSHOT = "2026-11-28"
+"""The state of the data below, which also names its prices."""
+
 _OPENAI_MODELS = {
     "gpt-5-mini": ModelEntry(
         window=400_000,
         max_output=128_000,
-        prices=Prices(id="2026-11-28", input=250_000, cache_read=25_000, output=2_000_000),
+        prices=Prices(id=SNAPSHOT, input=250_000, cache_read=25_000, output=2_000_000),
     ),
 }
 
+
+def _claude(input: int, cache_read: int, cache_write: int, output: int) -> ModelEntry:
+    """A model of 2025: prices per million tokens, in millionths of a dollar; writes to the cache are for 5 minutes."""
+    prices = Prices(id=SNAPSHOT, input=input, cache_read=cache_read, cache_write=cache_write, output=output)
+    return ModelEntry(window=200_000, max_output=64_000, prices=prices)
+
+
+_ANTHROPIC = Provider(
+    id="anthropic",
+    protocol="anthropic_messages",
+    base_url="https://api.anthropic.com/v1",
+    auth="header x-api-key",
+    key_env="ANTHROPIC_API_KEY",
+    traits={
+        "audio": False,
+        "call_id_pattern": r"[A-Za-z0-9_-]{1,256}",
+        "tool_name_pattern": r"[A-Za-z0-9_-]{1,128}",
+    },
+    models={
+        "claude-haiku-4-5": _claude(1_000_000, 100_000, 1_250_000, 5_000_000),
+        "claude-opus-4-5": _claude(5_000_000, 500_000, 6_250_000, 25_000_000),
+        "claude-sonnet-4-5": _claude(3_000_000, 300_000, 3_750_000, 15_000_000),
+    },
+)
+
 CATALOGUE = Catalogue(
-    snapshot="2026-11-28",
+    snapshot=SNAPSHOT,
     providers={
         entry.id: entry
         for entry in (
+            _ANTHROPIC,
             _chat(
                 "openai",
                 "https://api.openai.com/v1",

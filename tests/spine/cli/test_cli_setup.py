@@ -227,7 +227,7 @@ def test_a_batch_is_one_result_a_line_with_its_id(spine, folder: Path, name: str
     ("arguments", "data", "said"),
     [
         ([], "", "no protocol was named"),
-        (["--protocol", "openai_cht"], "", 'no plugin offers the protocol "openai_cht"; there are: openai_chat'),
+        (["--protocol", "openai_cht"], "", 'no plugin offers the protocol "openai_cht"; there are: '),
         (["--batch"], "{}\n", "stdin:1: the record names no protocol"),
         (["--batch"], "\n[]\n", "stdin:2: this line is no JSON object"),
         (["--batch"], "{\n", "stdin:1: this line is no JSON: "),
