@@ -175,6 +175,11 @@ class Codec:
                 raise ValueTooLarge(f"{event_type.name} has {len(data):,} bytes; an event may have {MAX_EVENT_BYTES:,}")
         return Encoded(event_type.name, event_type.version, event_type.required, origin, data, contents)
 
+    def knows(self, row: Row) -> bool:
+        """Whether the type and version of a row are known here."""
+        event_type = self._by_name.get(row.type)
+        return event_type is not None and row.version <= event_type.version
+
     def decode_row(
         self, session: SessionId, row: Row, prev_hash: bytes, contents: Callable[[Digest], bytes]
     ) -> RecordedEvent:
@@ -191,12 +196,13 @@ class Codec:
             place=row.place,
             origin=row.origin,
             required=row.required,
-            data=self._decode_data(row, contents),
+            data=self.decode_data(row, contents),
             prev_hash=prev_hash,
             hash=row.hash,
         )
 
-    def _decode_data(self, row: Row, contents: Callable[[Digest], bytes]) -> Any:
+    def decode_data(self, row: Row, contents: Callable[[Digest], bytes]) -> Any:
+        """The data of `decode_row` alone, with the same errors."""
         event_type = self._by_name.get(row.type)
         try:
             data = decode(row.data)
@@ -314,7 +320,7 @@ def _converter() -> cattrs.Converter:
     _tagged_union(converter, Change, _CHANGE_TAGS)
     _tagged_union(converter, ToolDefinition | ServerTool, _TOOL_TAGS)
     converter.register_structure_hook_func(
-        lambda kind: kind == tuple[c.Chunk, ...], lambda value, _: tuple(_read_chunks(converter, value))
+        lambda kind: kind == tuple[c.Chunk, ...], lambda value, _: _read_chunks(converter, value)
     )
     converter.register_unstructure_hook_func(
         lambda kind: kind == tuple[c.Chunk, ...], lambda value: _write_chunks(converter, value)
@@ -472,24 +478,31 @@ def _write_chunk(converter: cattrs.Converter, chunk: c.Chunk) -> list[Any]:
             raise TypeError(f"{type(chunk).__name__} is no chunk")
 
 
-def _read_chunks(converter: cattrs.Converter, arrays: Sequence[Sequence[Any]]) -> Iterable[c.Chunk]:
-    for tag, *rest in arrays:
-        delta = _DELTA_KINDS.get(tag)
-        if delta is not None:
-            yield from (delta(rest[0], piece) for piece in rest[1:])
-            continue
-        match tag, rest:
-            case "start", [model, response_id]:
-                yield c.ResponseStarted(model, response_id)
-            case "call", [index, name, *vendor_id]:
-                yield c.ToolCallStarted(index, name, *vendor_id)
-            case "block", [index, block]:
-                yield c.BlockAdded(index, converter.structure(block, ContentBlock))  # type: ignore[arg-type]
-            case "end", [index, *state]:
-                yield c.BlockEnded(index, converter.structure(state[0], ProviderState) if state else None)
-            case "usage", usage:
-                yield c.UsageReported(converter.structure(usage, Usage))
-            case "event", [kind, data]:
-                yield c.ProviderEvent(kind, data)
-            case _:
-                raise TypeError(f"unknown chunk {tag!r}")
+def _read_chunks(converter: cattrs.Converter, arrays: Sequence[list[Any]]) -> tuple[c.Chunk, ...]:
+    chunks: list[c.Chunk] = []
+    for array in arrays:
+        delta = _DELTA_KINDS.get(array[0])
+        if delta is None:
+            chunks.append(_read_chunk(converter, array))
+        else:
+            index = array[1]
+            chunks.extend([delta(index, piece) for piece in array[2:]])
+    return tuple(chunks)
+
+
+def _read_chunk(converter: cattrs.Converter, array: list[Any]) -> c.Chunk:
+    match array:
+        case ["usage", *usage]:
+            return c.UsageReported(converter.structure(usage, Usage))
+        case ["call", index, name, *vendor_id]:
+            return c.ToolCallStarted(index, name, *vendor_id)
+        case ["start", model, response_id]:
+            return c.ResponseStarted(model, response_id)
+        case ["end", index, *state]:
+            return c.BlockEnded(index, converter.structure(state[0], ProviderState) if state else None)
+        case ["block", index, block]:
+            return c.BlockAdded(index, converter.structure(block, ContentBlock))  # type: ignore[arg-type]
+        case ["event", kind, data]:
+            return c.ProviderEvent(kind, data)
+        case _:
+            raise TypeError(f"unknown chunk {array[0]!r}")

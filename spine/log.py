@@ -173,15 +173,18 @@ class SessionLog(LogReader):
         Raises `EventUnknown` at an event that is not known here and may not be skipped: one of the core's, or one that
         its plugin declared required.
         """
-        for event in self.read():
-            if isinstance(event.data, UnknownEvent):
-                if event.required or event.origin is None:
-                    raise EventUnknown(_unknown_text(event), seq=event.seq, hint=_unknown_hint(event))
+        for row in self.rows():
+            if row.type in _UNREAD and self.codec.knows(row):
+                continue
+            data = self.codec.decode_data(row, self.content)
+            if isinstance(data, UnknownEvent):
+                if row.required or row.origin is None:
+                    raise EventUnknown(_unknown_text(self.session, row), seq=row.seq, hint=_unknown_hint(row))
                 continue
             try:
-                self._project(event.type, event, event.data)
+                self._project(row.type, row, data)
             except (KeyError, AssertionError, AttributeError) as exc:
-                raise LogBroken(f"{self.session}: {event.type} does not fit at seq {event.seq}", seq=event.seq) from exc
+                raise LogBroken(f"{self.session}: {row.type} does not fit at seq {row.seq}", seq=row.seq) from exc
 
     def _project(self, kind: str, envelope: Envelope, data: Any) -> None:
         if kind == "content.added":
@@ -314,15 +317,17 @@ class SessionLog(LogReader):
         return [entry for entry in self.store.inbox(self.session) if entry.number not in taken]
 
 
-def _unknown_text(event: RecordedEvent) -> str:
-    found = f'the type "{event.type}" version {event.version} of a newer runtime'
-    if event.origin:
-        found = f'the required type "{event.type}" of plugin {event.origin}, not installed'
+_UNREAD = frozenset(("model.chunks", "tool.progress", "hook.failed", "wire.captured"))
+"""Known events that change neither history nor status."""
+
+
+def _unknown_text(session: SessionId, row: Row) -> str:
+    package = f" of plugin {row.origin}, not installed" if row.origin else " of a newer version"
     return (
-        f"{event.session} opens read-only up to seq {event.seq - 1}: "
-        f"seq {event.seq} has {found}; log, verify, export work"
+        f"{session} opens read-only up to seq {row.seq - 1}: "
+        f'seq {row.seq} has the required type "{row.type}"{package}; log, verify, export work'
     )
 
 
-def _unknown_hint(event: RecordedEvent) -> str:
-    return f"pip install spine-{event.origin.partition('@')[0]}" if event.origin else "pip install -U agent-spine"
+def _unknown_hint(row: Row) -> str:
+    return f"pip install spine-{row.origin.partition('@')[0]}" if row.origin else "pip install -U agent-spine"

@@ -79,7 +79,14 @@ def freeze(value: Any) -> Json:
     Already frozen objects are returned as they are. Lone surrogates become U+FFFD (see `freeze_flagged`).
     Raises `ValueRefused` for NaN, infinities, keys that are no text, other types, and nesting deeper than 200.
     """
-    return value if type(value) is JsonObject else _freeze(value, 0, "$", [])
+    if type(value) is JsonObject:
+        return value
+    try:
+        frozen: Json = _freeze(value, 0)
+        return frozen
+    except ValueRefused as refused:
+        place = _locate(value, "$", 0)
+        raise ValueRefused(f"{refused.message} at {place}", path=place) from None
 
 
 def freeze_object(value: Mapping[str, Any]) -> JsonObject:
@@ -94,8 +101,7 @@ def freeze_object(value: Mapping[str, Any]) -> JsonObject:
 
 def freeze_flagged(value: Any) -> tuple[Json, bool]:
     """`freeze`, and whether a lone surrogate had to be replaced somewhere in it."""
-    replaced: list[str] = []
-    return _freeze(value, 0, "$", replaced), bool(replaced)
+    return freeze(value), _has_surrogate(value)
 
 
 def clean_text(text: str) -> str:
@@ -103,45 +109,71 @@ def clean_text(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
-def _freeze(value: Any, depth: int, path: str, replaced: list[str]) -> Json:
+_ATOMS = frozenset((type(None), bool, int))
+
+
+def _freeze(value: Any, depth: int) -> Any:
     kind = type(value)
     if kind is str:
-        return _freeze_text(value, path, replaced)
-    if value is None or kind is bool or kind is int:
-        return value  # type: ignore[no-any-return]
+        return value if value.isascii() else clean_text(value)
+    if kind in _ATOMS or kind is JsonObject:
+        return value
     if kind is float:
         if not math.isfinite(value):
-            raise ValueRefused(f"{value} at {path} is no JSON number", path=path)
-        return value  # type: ignore[no-any-return]
-    if kind is JsonObject:
-        return value  # type: ignore[no-any-return]
+            raise ValueRefused(f"{value} is no JSON number")
+        return value
     if depth >= MAX_DEPTH:
-        raise ValueRefused(f"JSON nested deeper than {MAX_DEPTH} levels", path=path)
+        raise ValueRefused(f"JSON nested deeper than {MAX_DEPTH} levels")
+    if kind is dict:
+        return JsonObject({_key(key): _freeze(item, depth + 1) for key, item in value.items()})
+    if kind is list or kind is tuple:
+        return tuple([_freeze(item, depth + 1) for item in value])
+    return _freeze(_plain(value), depth)
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise ValueRefused(f"key {key!r} is no text")
+    return clean_text(str.__str__(key))
+
+
+def _plain(value: Any) -> Any:
+    """Enum members, other subclasses and foreign collections as the plain type they stand for."""
+    match value:
+        case str():
+            return str.__str__(value)
+        case int():
+            return int(value)
+        case float():
+            return float(value)
+        case Mapping():
+            return dict(value.items())
+        case list() | tuple():
+            return list(value)
+    raise ValueRefused(f"{type(value).__name__} is no JSON value")
+
+
+def _locate(value: Any, path: str, depth: int) -> str:
+    """Where in a refused value the trouble is; only asked for the message."""
+    items: Iterator[tuple[str, Any]] = iter(())
     if isinstance(value, Mapping):
-        return JsonObject(_freeze_items(value, depth, path, replaced))
-    if isinstance(value, (list, tuple)):
-        return tuple(_freeze(item, depth + 1, f"{path}[{i}]", replaced) for i, item in enumerate(value))
-    if isinstance(value, (str, int, float)):  # enum members and other subclasses
-        plain = (
-            str.__str__(value) if isinstance(value, str) else float(value) if isinstance(value, float) else int(value)
-        )
-        return _freeze(plain, depth, path, replaced)
-    raise ValueRefused(f"{kind.__name__} at {path} is no JSON value", path=path)
+        items = ((f"{path}.{key}", item) for key, item in value.items() if isinstance(key, str))
+    elif isinstance(value, list | tuple):
+        items = ((f"{path}[{i}]", item) for i, item in enumerate(value))
+    for place, item in items if depth < MAX_DEPTH else ():
+        try:
+            _freeze(item, depth + 1)
+        except ValueRefused:
+            return _locate(item, place, depth + 1)
+    return path
 
 
-def _freeze_text(text: str, path: str, replaced: list[str]) -> str:
-    clean = clean_text(text)
-    if clean is not text and clean != text:
-        replaced.append(path)
-    return clean
-
-
-def _freeze_items(value: Mapping[Any, Any], depth: int, path: str, replaced: list[str]) -> Iterator[tuple[str, Json]]:
-    for key, item in value.items():
-        if not isinstance(key, str):
-            raise ValueRefused(f"key {key!r} at {path} is no text", path=path)
-        clean = _freeze_text(key, path, replaced)
-        yield clean, _freeze(item, depth + 1, f"{path}.{clean}", replaced)
+def _has_surrogate(value: Any) -> bool:
+    if isinstance(value, str):
+        return not value.isascii() and _SURROGATE.search(value) is not None
+    if isinstance(value, Mapping):
+        return any(_has_surrogate(key) or _has_surrogate(item) for key, item in value.items())
+    return isinstance(value, list | tuple) and any(map(_has_surrogate, value))
 
 
 def as_tuple(value: Iterable[Any]) -> tuple[Any, ...]:
