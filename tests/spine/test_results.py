@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spine.errors import ValueRefused
 from spine.execution import settle
 from spine.messages import ArtifactRefBlock, ExtensionBlock, ImageBlock, JsonBlock, TextBlock
 from spine.results import MAX_INLINE_BYTES, ResultUnusable, content_of, fit
@@ -318,7 +319,6 @@ HOSTILE = {
     "image over all limits": (lambda: ImageBlock(data="a" * (MAX_CONTENT_BYTES + 1)), "more than 67,108,864"),
     "outcome of unknown status": (lambda: ToolOutcome(status="great"), "has status 'great'"),
     "outcome with status 5": (lambda: ToolOutcome(status=5), "has status '5'"),
-    "outcome with text for content": (lambda: ToolOutcome(content="hello"), "not a tuple of blocks"),
     "outcome with objects for content": (lambda: ToolOutcome(content=(object(),)), "also has a value of type object"),
     "outcome with an exception for error": (lambda: ToolOutcome(error=ValueError("x")), "no ToolError"),
     "outcome with numbers in its error": (lambda: ToolOutcome(error=ToolError(kind=1, message=2)), "no ToolError"),
@@ -484,3 +484,9 @@ def test_content_is_frozen():
 def test_refusals_are_our_own_error():
     with pytest.raises(ResultUnusable):
         content_of(object())
+
+
+def test_an_outcome_refuses_text_for_its_content() -> None:
+    """Text where blocks belong is refused when the outcome is made, before it could fall into letters."""
+    with pytest.raises(ValueRefused, match="a collection was wanted, found str"):
+        ToolOutcome(content="hello")  # type: ignore[arg-type]
