@@ -8,8 +8,9 @@ import sys
 from spine.wire import decode_captured
 from spine_anthropic.protocol import AnthropicMessages
 from spine_openai_chat.protocol import OpenAIChat
+from spine_openai_responses.protocol import OpenAIResponses
 
-PROTOCOLS = {protocol.name: protocol for protocol in (AnthropicMessages(), OpenAIChat())}
+PROTOCOLS = {protocol.name: protocol for protocol in (AnthropicMessages(), OpenAIChat(), OpenAIResponses())}
 
 
 def main(path: str) -> None:

@@ -36,7 +36,7 @@ class Traits:
     audio: bool = True
     documents: bool = True
     tool_images: bool = False
-    """Chat: whether a tool's result may hold images; elsewhere a note stands for them."""
+    """Whether a tool's result may hold images (Responses: and files); elsewhere a note stands for them."""
     strict_schemas: bool = False
     structured_output: bool = True
     cache_marks: bool = True
@@ -152,13 +152,40 @@ def _chat(
 SNAPSHOT = "2026-11-28"
 """The state of the data below, which also names its prices."""
 
-_OPENAI_MODELS = {
-    "gpt-5-mini": ModelEntry(
-        window=400_000,
-        max_output=128_000,
-        prices=Prices(id=SNAPSHOT, input=250_000, cache_read=25_000, output=2_000_000),
-    ),
+
+def _gpt(
+    input: int, cache_read: int, output: int, *, window: int, max_output: int, thinking: tuple[str, ...]
+) -> ModelEntry:
+    """Prices per million tokens, in millionths of a dollar; `thinking` lists the model's efforts."""
+    prices = Prices(id=SNAPSHOT, input=input, cache_read=cache_read, output=output)
+    return ModelEntry(window=window, max_output=max_output, prices=prices, traits={"thinking": thinking})
+
+
+_GPT_5: Mapping[str, Any] = {
+    "window": 400_000,
+    "max_output": 128_000,
+    "thinking": ("minimal", "low", "medium", "high"),
 }
+_GPT_41: Mapping[str, Any] = {"window": 1_047_576, "max_output": 32_768, "thinking": ()}
+_GPT_4O: Mapping[str, Any] = {"window": 128_000, "max_output": 16_384, "thinking": ()}
+_OPENAI_MODELS = {
+    "gpt-4.1": _gpt(2_000_000, 500_000, 8_000_000, **_GPT_41),
+    "gpt-4.1-mini": _gpt(400_000, 100_000, 1_600_000, **_GPT_41),
+    "gpt-4.1-nano": _gpt(100_000, 25_000, 400_000, **_GPT_41),
+    "gpt-4o": _gpt(2_500_000, 1_250_000, 10_000_000, **_GPT_4O),
+    "gpt-4o-mini": _gpt(150_000, 75_000, 600_000, **_GPT_4O),
+    "gpt-5": _gpt(1_250_000, 125_000, 10_000_000, **_GPT_5),
+    "gpt-5-mini": _gpt(250_000, 25_000, 2_000_000, **_GPT_5),
+    "gpt-5-nano": _gpt(50_000, 5_000, 400_000, **_GPT_5),
+}
+_OPENAI = Provider(
+    id="openai",
+    protocol="openai_responses",
+    base_url="https://api.openai.com/v1",
+    key_env="OPENAI_API_KEY",
+    traits={"audio": False, "strict_schemas": True, "tool_images": True},
+    models=_OPENAI_MODELS,
+)
 
 
 def _claude(input: int, cache_read: int, cache_write: int, output: int) -> ModelEntry:
@@ -191,8 +218,9 @@ CATALOGUE = Catalogue(
         entry.id: entry
         for entry in (
             _ANTHROPIC,
+            _OPENAI,
             _chat(
-                "openai",
+                "openai_chat",
                 "https://api.openai.com/v1",
                 "OPENAI_API_KEY",
                 models=_OPENAI_MODELS,

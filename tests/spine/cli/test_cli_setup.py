@@ -111,7 +111,7 @@ def test_models_show_keys_as_set_or_missing_and_never_their_text(
     )
     done = spine("models")
     text = " ".join(done.stdout.split())
-    assert "openai:gpt-5-mini openai_chat 400,000 OPENAI_API_KEY set 0.25 / 0.025 / 2.00" in text
+    assert "openai:gpt-5-mini openai_responses 400,000 OPENAI_API_KEY set 0.25 / 0.025 / 2.00" in text
     assert "GROQ_API_KEY missing" in text
     assert "lab:tiny openai_chat 8,192 of a command (exit 1) 1.00 / 1.00 / 2.50" in text
     assert "fast = openai:gpt-5-mini alias, spine.toml:1" in text
