@@ -8,10 +8,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
+from anyio import NoEventLoopError
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.lowlevel import current_token
 
 from spine import runtime as awaiting
 from spine.agent import Agent
+from spine.errors import UsageError
 from spine.inputs import Input
 from spine.log import SessionLog
 from spine.plugins import PluginInfo
@@ -46,8 +49,11 @@ class Runtime(AbstractContextManager["Runtime"]):
 
     def __enter__(self) -> "Runtime":
         options = dict(self._options)
+        backend = options.pop("backend", "asyncio")
+        if backend == "trio" and _is_on_trio():  # trio refuses to wait for another trio, and the portal would hang
+            raise UsageError("a blocking runtime on trio was entered where trio runs; leave out backend= there")
         with ExitStack() as stack:
-            portal = stack.enter_context(start_blocking_portal(options.pop("backend", "asyncio")))
+            portal = stack.enter_context(start_blocking_portal(backend))
             made = portal.call(lambda: awaiting.Runtime.open(**options))
             self._runtime = stack.enter_context(portal.wrap_async_context_manager(made))
             self._portal, self._stack = portal, stack.pop_all()
@@ -90,6 +96,14 @@ class Runtime(AbstractContextManager["Runtime"]):
     def plugins(self) -> tuple[PluginInfo, ...]:
         """As `spine.Runtime.plugins`."""
         return self.awaiting.plugins
+
+
+def _is_on_trio() -> bool:
+    try:
+        token = current_token()
+    except NoEventLoopError:
+        return False
+    return type(token.native_token).__module__.partition(".")[0] == "trio"
 
 
 class Session:

@@ -202,7 +202,7 @@ class Runtime:
             raise
         self._sessions[session.id] = session
         if self.hooks.chain("spine_event_recorded"):
-            self.spawn(partial(self._tell_observers, session))
+            self.spawn(partial(self._tell_observers, session, session.log.head[0]))
         await session.take_inbox()
         return session
 
@@ -409,9 +409,9 @@ class Runtime:
                 if log.has_pending and not log.is_closed:
                     await _contained(log.commit)
 
-    async def _tell_observers(self, session: Session) -> None:
-        """Give each committed event to the lagging observers, from a cursor of their own."""
-        async for event in session.follow(after=session.log.head[0]):
+    async def _tell_observers(self, session: Session, after: int) -> None:
+        """Give each event committed after `after` to the lagging observers, from a cursor of their own."""
+        async for event in session.follow(after):
             for implementation in () if isinstance(event, Synchronised) else self.hooks.chain("spine_event_recorded"):
                 try:
                     await implementation.function(**({"event": event} if implementation.arguments else {}))
