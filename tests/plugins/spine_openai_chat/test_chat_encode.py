@@ -6,10 +6,11 @@ import re
 from typing import Any
 
 import pytest
+from histories_made import PNG, asked, request, result, tool, user
 
 from spine.llm.catalogue import Traits
 from spine.llm.errors import ProviderError
-from spine.llm.request import ModelRequest, ResponseFormat, Route, ToolChoice
+from spine.llm.request import ResponseFormat, ToolChoice
 from spine.messages import (
     ArtifactRefBlock,
     AudioBlock,
@@ -24,24 +25,16 @@ from spine.messages import (
     SystemBlock,
     TextBlock,
     ThinkingBlock,
-    ToolCallBlock,
-    ToolResultBlock,
     user_message,
 )
-from spine.tools import ServerTool, ToolDefinition
-from spine.wire import object_schema, strict_problem
+from spine.tools import ServerTool
+from spine.wire import object_schema
 from spine_openai_chat.protocol import OpenAIChat
 
-ROUTE = Route("lab", "m")
 TRAITS = Traits(provider="lab", protocol="openai_chat", model="m")
 PROTOCOL = OpenAIChat()
 OWN = Origin(protocol="openai_chat", route="lab:m")
 FOREIGN = Origin(protocol="anthropic_messages", route="anthropic:model-a")
-PNG = ImageBlock(data="iVBORw0KGgo=", detail="low")
-
-
-def request(*messages: Message, **fields: Any) -> ModelRequest:
-    return ModelRequest(route=ROUTE, step="t1s1", messages=messages or (user_message("Hi"),), **fields)  # type: ignore[arg-type]
 
 
 def traits(**fields: Any) -> Traits:
@@ -62,19 +55,6 @@ def losses(*messages: Message, target: Traits = TRAITS, **fields: Any) -> tuple[
 
 def assistant(*content: Any, origin: Origin | None = OWN) -> Message:
     return Message(role="assistant", content=content, kind="model", origin=origin)
-
-
-def call(id: str, name: str = "weather", vendor_id: str | None = None, **fields: Any) -> ToolCallBlock:
-    return ToolCallBlock(id=id, name=name, vendor_id=vendor_id, **{"arguments": {}, **fields})  # type: ignore[arg-type]
-
-
-def result(call_id: str, *content: Any, name: str = "weather") -> Message:
-    blocks = tuple(TextBlock(text=block) if isinstance(block, str) else block for block in content)
-    return Message(role="tool", content=(ToolResultBlock(call_id=call_id, name=name, content=blocks),))  # type: ignore[arg-type]
-
-
-def tool(name: str, parameters: Any = None) -> ToolDefinition:
-    return ToolDefinition(name=name, parameters=parameters or {})
 
 
 # ------------------------------------------------------------------------------------------------- parameters
@@ -197,7 +177,7 @@ def test_a_whole_schema_is_sent_as_it_is() -> None:
 
 def test_names_outside_the_grammar_are_mapped_and_the_map_leads_back() -> None:
     names = ["files.list", "files_list", "notes/read all"]
-    history = assistant(call("t1s1c1", "files.list"))
+    history = assistant(asked("t1s1c1", "files.list"))
     encoded = PROTOCOL.encode(request(history, result("t1s1c1", "x"), tools=tuple(map(tool, names))), TRAITS)
     found = json.loads(encoded.content)
     wire = [t["function"]["name"] for t in found["tools"]]
@@ -233,19 +213,13 @@ def test_response_formats_follow_the_targets_strict_rules() -> None:
     assert body(response_format=loose)["response_format"]["json_schema"]["strict"] is True
 
 
-def test_strict_problems_are_found_at_any_depth() -> None:
-    assert strict_problem(STRICT) is None
-    nested = {**STRICT, "properties": {"a": {"anyOf": [{"type": "object", "properties": {}}]}}}
-    assert strict_problem(nested) == "$.properties.a.anyOf[0] allows additional properties"
-
-
 # ---------------------------------------------------------------------------------------------------- messages
 
 
 def test_content_is_null_only_beside_calls_and_empty_answers_are_left_out() -> None:
     history = (
         user_message("Go."),
-        assistant(call("t1s1c1", "ping", "call_1")),
+        assistant(asked("t1s1c1", "ping", "call_1")),
         result("t1s1c1", "pong"),
         assistant(TextBlock(text="")),
         user_message("Hello?"),
@@ -267,7 +241,7 @@ def test_results_follow_their_message_in_the_order_of_its_calls(as_one: bool) ->
     results = [result("t1s1c2", "fast"), result("t1s1c1", "slow")]
     if as_one:
         results = [Message(role="tool", content=(*results[0].content, *results[1].content))]
-    messages = sent(assistant(call("t1s1c1"), call("t1s1c2")), *results, user_message("So?"))
+    messages = sent(assistant(asked("t1s1c1"), asked("t1s1c2")), *results, user_message("So?"))
     assert [(m["role"], m.get("tool_call_id"), m["content"]) for m in messages] == [
         ("assistant", None, None),
         ("tool", "t1s1c1", "slow"),
@@ -278,7 +252,7 @@ def test_results_follow_their_message_in_the_order_of_its_calls(as_one: bool) ->
 
 def test_results_that_share_a_message_with_text_stay_in_front_of_it() -> None:
     mixed = Message(role="user", content=(*result("t1s1c1", "ok").content, TextBlock(text="And?")))
-    assert [m["role"] for m in sent(assistant(call("t1s1c1")), mixed)] == ["assistant", "tool", "user"]
+    assert [m["role"] for m in sent(assistant(asked("t1s1c1")), mixed)] == ["assistant", "tool", "user"]
 
 
 def test_vendor_ids_go_back_to_their_provider_when_they_fit() -> None:
@@ -292,27 +266,27 @@ def test_vendor_ids_go_back_to_their_provider_when_they_fit() -> None:
         (OWN, None, "t1s1c1"),
         (None, "call_9", "t1s1c1"),
     ):
-        messages = sent(assistant(call("t1s1c1", vendor_id=vendor_id), origin=origin), result("t1s1c1", "x"))
+        messages = sent(assistant(asked("t1s1c1", vendor_id=vendor_id), origin=origin), result("t1s1c1", "x"))
         assert [messages[0]["tool_calls"][0]["id"], messages[1]["tool_call_id"]] == [expected] * 2
 
 
 def test_vendor_ids_that_repeat_are_not_used_twice() -> None:
     history = []
     for step in (1, 2, 3):
-        history += [assistant(call(f"t1s{step}c1", vendor_id="call_0")), result(f"t1s{step}c1", str(step))]
+        history += [assistant(asked(f"t1s{step}c1", vendor_id="call_0")), result(f"t1s{step}c1", str(step))]
     for _ in range(2):
         messages = sent(*history)
         ids = [m["tool_calls"][0]["id"] for m in messages[::2]]
         assert ids == ["call_0", "t1s2c1", "t1s3c1"]
         assert [m["tool_call_id"] for m in messages[1::2]] == ids
-    twice = assistant(call("t1s1c1", vendor_id="a"), call("t1s1c2", vendor_id="a"))
+    twice = assistant(asked("t1s1c1", vendor_id="a"), asked("t1s1c2", vendor_id="a"))
     assert [c["id"] for c in sent(twice)[0]["tool_calls"]] == ["t1s1c1", "t1s1c2"]
 
 
 def test_ids_fit_the_targets_grammar() -> None:
     target = traits(call_id_pattern=r"[a-zA-Z0-9]{9}")
     messages = sent(
-        assistant(call("t1s1c1"), call("t1s1c2")), result("t1s1c1", "x"), result("t1s1c2", "y"), target=target
+        assistant(asked("t1s1c1"), asked("t1s1c2")), result("t1s1c1", "x"), result("t1s1c2", "y"), target=target
     )
     ids = [c["id"] for c in messages[0]["tool_calls"]]
     assert all(re.fullmatch(r"[a-zA-Z0-9]{9}", id) for id in ids)
@@ -321,7 +295,7 @@ def test_ids_fit_the_targets_grammar() -> None:
 
 
 def test_arguments_that_did_not_parse_go_back_inside_valid_json() -> None:
-    broken = call("t1s1c1", arguments=None, arguments_text='{"name":"rep\ud800')
+    broken = asked("t1s1c1", arguments=None, arguments_text='{"name":"rep\ud800')
     arguments = sent(assistant(broken))[0]["tool_calls"][0]["function"]["arguments"]
     assert json.loads(arguments) == {"unparsed_arguments": '{"name":"rep\ufffd'}
 
@@ -331,11 +305,11 @@ def test_lone_surrogates_never_reach_the_wire() -> None:
     encoded = PROTOCOL.encode(
         request(
             user_message("a\ud800"),
-            assistant(ThinkingBlock(text="t\udfff"), TextBlock(text="b\ud800"), call("t1s1c1")),
+            assistant(ThinkingBlock(text="t\udfff"), TextBlock(text="b\ud800"), asked("t1s1c1")),
             result("t1s1c1", "price \udc96 10"),
             Message(role="user", content=(DocumentBlock(data="QQ==", name="n\ud800"),)),
             system=(SystemBlock(name="a", source="b", text="s\ud800"),),
-            tools=(ToolDefinition(name="f", description="d\ud800"),),
+            tools=(tool("f", description="d\ud800"),),
         ),
         target,
     )
@@ -384,7 +358,7 @@ def test_opaque_state_goes_back_to_the_same_model_only(state: tuple[str, str, st
     details = [{"type": "reasoning.encrypted", "data": "ENC"}]
     message = assistant(
         ThinkingBlock(text="hm", provider_state=kept(reasoning_details=details)),
-        call("t1s1c1", provider_state=kept(extra_content={"google": {"s": "x"}})),
+        asked("t1s1c1", provider_state=kept(extra_content={"google": {"s": "x"}})),
     )
     wire = sent(message)[0]
     assert wire.get("reasoning_details") == (details if is_sent else None)
@@ -393,10 +367,6 @@ def test_opaque_state_goes_back_to_the_same_model_only(state: tuple[str, str, st
 
 
 # ------------------------------------------------------------------------------------------------------- media
-
-
-def user(*blocks: Any) -> Message:
-    return Message(role="user", content=blocks)
 
 
 def test_text_blocks_are_plain_content_and_media_are_parts_in_order() -> None:
@@ -448,7 +418,7 @@ def test_images_come_back_when_the_target_can_see() -> None:
 
 
 def test_images_in_results_need_a_target_that_takes_them() -> None:
-    history = (assistant(call("t1s1c1")), result("t1s1c1", "caption", PNG))
+    history = (assistant(asked("t1s1c1")), result("t1s1c1", "caption", PNG))
     assert sent(*history)[1]["content"] == "caption\n\n[an image in a tool result not shown: image/png]"
     assert losses(*history) == ("an image in a tool result was replaced by a note",)
     parts = sent(*history, target=traits(tool_images=True))[1]["content"]
@@ -475,7 +445,7 @@ def test_losses_are_listed_once_however_often_they_happen() -> None:
 
 def test_a_message_is_encoded_once_for_a_target_and_forgotten_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     protocol = OpenAIChat()
-    messages = [user_message("a"), assistant(call("t1s1c1")), result("t1s1c1", "x")]
+    messages = [user_message("a"), assistant(asked("t1s1c1")), result("t1s1c1", "x")]
     first = protocol.encode(request(*messages), TRAITS)
     (turns,) = protocol._encoder._targets._values.values()
     written: list[Message] = []
@@ -490,7 +460,7 @@ def test_a_message_is_encoded_once_for_a_target_and_forgotten_with_it(monkeypatc
 
 def test_equal_requests_give_equal_bytes() -> None:
     def made() -> bytes:
-        history = (user_message("a"), assistant(TextBlock(text="b"), call("t1s1c1", arguments={"z": 1, "a": 2})))
+        history = (user_message("a"), assistant(TextBlock(text="b"), asked("t1s1c1", arguments={"z": 1, "a": 2})))
         return OpenAIChat().encode(request(*history, result("t1s1c1", "x"), tools=(tool("f"),)), TRAITS).content
 
     assert made() == made()

@@ -7,13 +7,14 @@ import re
 from typing import Any
 
 import pytest
+from histories_made import PNG, asked, request, result, tool, user
 from responses_made import PROTOCOL, TRAITS, call, completed, done, message, part, reasoning, run, sse
 from wire_trials import NO_RECORDS, cases
 
 from spine.llm.assemble import assemble
 from spine.llm.catalogue import CATALOGUE, Traits
 from spine.llm.errors import ProviderError
-from spine.llm.request import ModelRequest, ResponseFormat, Route, ToolChoice
+from spine.llm.request import ResponseFormat, ToolChoice
 from spine.messages import (
     ArtifactRefBlock,
     AudioBlock,
@@ -28,11 +29,9 @@ from spine.messages import (
     SystemBlock,
     TextBlock,
     ThinkingBlock,
-    ToolCallBlock,
-    ToolResultBlock,
     user_message,
 )
-from spine.tools import ServerTool, ToolDefinition
+from spine.tools import ServerTool
 from spine_openai_responses.protocol import OpenAIResponses
 
 WIRE = pathlib.Path(__file__).parent / "wire"
@@ -40,12 +39,7 @@ NAME = "openai_responses"
 OWN = Origin(protocol=NAME, route="lab:m")
 KIN = Origin(protocol=NAME, route="lab:other")
 FOREIGN = Origin(protocol="anthropic_messages", route="anthropic:model-a")
-PNG = ImageBlock(data="iVBORw0KGgo=", detail="low")
 USER = {"role": "user", "content": "Hi"}
-
-
-def request(*messages: Message, route: str = "lab:m", **fields: Any) -> ModelRequest:
-    return ModelRequest(route=Route.parse(route), step="t1s1", messages=messages or (user_message("Hi"),), **fields)  # type: ignore[arg-type]
 
 
 def traits(**fields: Any) -> Traits:
@@ -70,23 +64,6 @@ def state(data: Any, model: str = "m") -> ProviderState:
 
 def assistant(*content: Any, origin: Origin | None = OWN) -> Message:
     return Message(role="assistant", content=content, origin=origin)
-
-
-def asked(id: str, name: str = "weather", vendor_id: str | None = None, **fields: Any) -> ToolCallBlock:
-    return ToolCallBlock(id=id, name=name, vendor_id=vendor_id, **{"arguments": {}, **fields})  # type: ignore[arg-type]
-
-
-def result(call_id: str, *content: Any) -> Message:
-    blocks = tuple(TextBlock(text=block) if isinstance(block, str) else block for block in content)
-    return Message(role="tool", content=(ToolResultBlock(call_id=call_id, name="weather", content=blocks),))  # type: ignore[arg-type]
-
-
-def user(*content: Any) -> Message:
-    return Message(role="user", content=content, kind="user")
-
-
-def tool(name: str, parameters: Any = None, **fields: Any) -> ToolDefinition:
-    return ToolDefinition(name=name, parameters=parameters or {}, **fields)
 
 
 def options(**fields: Any) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 The records lie beside the repository; without them these tests are skipped, and the files in `wire/` remain.
 """
 
+import json
 from functools import partial
 from typing import Any
 
 import pytest
-from wire_trials import NO_RECORDS, WAYS, RecordedTrials, cases, error_rows, run, try_case, try_error
+from histories_made import request
+from wire_trials import NO_RECORDS, WAYS, RecordedTrials, answers, cases, error_rows, run, try_case, try_error
 
 from spine.llm.catalogue import Traits
 from spine.llm.response import ModelResponse
@@ -35,6 +37,48 @@ class TestRecorded(RecordedTrials):
                 kinds = [block.kind for block in end.message.content if type(block) is ExtensionBlock]
                 found = sorted(kind for kind in kinds if kind != ANNOTATIONS)
                 assert found == sorted(tool["type"] for tool in expected["server_tools"]), record["id"]
+
+    def test_recorded_answers_go_back_as_they_came(self) -> None:
+        """Item by item, but for the reasoning that a server which keeps nothing could not read."""
+        traits = Traits(provider="lab", protocol=PROTOCOL.name, model="m", call_id_pattern=r".{1,200}")
+        tried = 0
+        for body in answers(self.records):
+            end = run(MAKE, body)[1]
+            if body.lstrip().startswith(b"{") and isinstance(end, ModelResponse):
+                items = [_replayed(item) for item in json.loads(body)["output"] if _is_replayed(item)]
+                while items and items[-1]["type"] == "reasoning":
+                    del items[-1]
+                sent = json.loads(PROTOCOL.encode(request(end.message), traits).content)["input"]
+                assert [_replayed(item) for item in sent] == items
+                tried += 1
+        assert tried > 500
+
+
+def _is_replayed(item: dict[str, Any]) -> bool:
+    if item["type"] == "message":
+        return any(part["text"] for part in item["content"])
+    return item["type"] != "reasoning" or bool(item.get("encrypted_content"))
+
+
+def _replayed(item: dict[str, Any]) -> dict[str, Any]:
+    """What of an item must come back, written in one way."""
+    members = _MEMBERS.get(item["type"])
+    if members is None:
+        return item
+    kept = {key: item[key] for key in members if item.get(key) is not None}
+    if item["type"] == "message":
+        kept["content"] = [(part["text"], part["annotations"]) for part in item["content"]]
+    elif item["type"] == "function_call":
+        kept["arguments"] = json.loads(item["arguments"] or "{}")
+    return {"type": item["type"], **kept}
+
+
+_MEMBERS = {
+    "message": ("id", "role", "phase"),
+    "reasoning": ("id", "summary", "encrypted_content"),
+    "function_call": ("id", "call_id", "name", "namespace", "caller"),
+    "custom_tool_call": ("id", "call_id", "name", "input"),
+}
 
 
 @pytest.mark.parametrize("case", cases("w", "openai_responses"), ids=lambda case: case["id"])
