@@ -38,23 +38,22 @@ class Wholes:
     def take_last(self, output: list[Any]) -> None:
         """The items of the last response, which may name, order and leave out as they like."""
         wholes = [whole for whole in output if type(whole) is dict]
-        by_id = {item.id: item for item in self._items.all if item.id}
-        found = [by_id.pop(id_, None) if (id_ := text_of(whole.get("id"))) else None for whole in wholes]
+        by_name = {(item.type, item.id): item for item in self._items.all if item.id}
+        found = [by_name.pop((type_of(whole), text_of(whole.get("id"))), None) for whole in wholes]
         left = [item for item in self._items.all if all(item is not known for known in found)]
         for whole, known in zip(wholes, found, strict=True):
-            item = known if known is not None and known.type == type_of(whole) else _pick(left, type_of(whole))
-            self.take(item or self._items.new(whole), whole)
+            self.take(known or _pick(left, type_of(whole)) or self._items.new(whole), whole)
         for item in left:
             self._complete(item)
 
-    def part(self, item_run: Run, part: Mapping[str, Any]) -> None:
+    def part(self, run: Run, part: Mapping[str, Any]) -> None:
         """A whole part of a message or of reasoning."""
-        text = part.get(item_run.kind.value)
+        text = part.get(run.kind.value)
         if type(text) is str:
-            self._items.fill(item_run, text)
+            self._items.fill(run, text)
         notes = part.get(ANNOTATIONS)
-        if notes and type(notes) is list and not item_run.is_annotated:
-            item_run.is_annotated = True
+        if notes and type(notes) is list and not run.is_annotated:
+            run.is_annotated = True
             self._add(ExtensionBlock(kind=ANNOTATIONS, data=notes))
 
     def _complete(self, item: Item) -> None:
