@@ -13,7 +13,7 @@ Rules of the format:
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from operator import attrgetter
 from types import NoneType, UnionType
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 import attrs
 import cattrs
 
+from spine.chunk_arrays import read_chunks, write_chunks
 from spine.errors import LogBroken, StoreError, UsageError, ValueTooLarge
 from spine.events import CORE_EVENTS, Change, EventType, FieldChange, RecordedEvent, Splice, UnknownEvent
 from spine.llm import chunks as c
@@ -36,7 +37,6 @@ from spine.messages import (
     JsonBlock,
     Message,
     Origin,
-    ProviderState,
     RefusalBlock,
     ResultContent,
     TextBlock,
@@ -320,10 +320,10 @@ def _converter() -> cattrs.Converter:
     _tagged_union(converter, Change, _CHANGE_TAGS)
     _tagged_union(converter, ToolDefinition | ServerTool, _TOOL_TAGS)
     converter.register_structure_hook_func(
-        lambda kind: kind == tuple[c.Chunk, ...], lambda value, _: _read_chunks(converter, value)
+        lambda kind: kind == tuple[c.Chunk, ...], lambda value, _: read_chunks(converter, value)
     )
     converter.register_unstructure_hook_func(
-        lambda kind: kind == tuple[c.Chunk, ...], lambda value: _write_chunks(converter, value)
+        lambda kind: kind == tuple[c.Chunk, ...], lambda value: write_chunks(converter, value)
     )
     return converter
 
@@ -429,80 +429,3 @@ def _tagged_union(
 
     converter.register_unstructure_hook_func(lambda kind: kind == union, write)
     converter.register_structure_hook_func(lambda kind: kind == union, read)
-
-
-# ------------------------------------------------------------------------------------------------------- chunks
-
-_DELTA_TAGS: Mapping[type, str] = {
-    c.TextDelta: "text",
-    c.ThinkingDelta: "think",
-    c.RefusalDelta: "refuse",
-    c.ToolCallDelta: "args",
-}
-_DELTA_KINDS: Mapping[str, type] = {tag: kind for kind, tag in _DELTA_TAGS.items()}
-
-
-def _write_chunks(converter: cattrs.Converter, chunks: Sequence[c.Chunk]) -> list[list[Any]]:
-    written: list[list[Any]] = []
-    last: tuple[str, int] | None = None
-    for chunk in chunks:
-        tag = _DELTA_TAGS.get(type(chunk))
-        if tag is None:
-            written.append(_write_chunk(converter, chunk))
-            last = None
-            continue
-        piece = chunk.arguments if tag == "args" else chunk.text  # type: ignore[union-attr]
-        if last == (tag, chunk.index):  # type: ignore[union-attr]
-            written[-1].append(piece)
-        else:
-            last = (tag, chunk.index)  # type: ignore[union-attr]
-            written.append([*last, piece])
-    return written
-
-
-def _write_chunk(converter: cattrs.Converter, chunk: c.Chunk) -> list[Any]:
-    match chunk:
-        case c.ResponseStarted(model, response_id):
-            return ["start", model, response_id]
-        case c.ToolCallStarted(index, name, vendor_id):
-            return ["call", index, name] if vendor_id is None else ["call", index, name, vendor_id]
-        case c.BlockAdded(index, block):
-            return ["block", index, converter.unstructure(block, ContentBlock)]
-        case c.BlockEnded(index, state):
-            return ["end", index] if state is None else ["end", index, converter.unstructure(state)]
-        case c.UsageReported(usage):
-            return ["usage", *converter.unstructure(usage)]
-        case c.ProviderEvent(kind, data):
-            return ["event", kind, data]
-        case _:
-            raise TypeError(f"{type(chunk).__name__} is no chunk")
-
-
-def _read_chunks(converter: cattrs.Converter, arrays: Sequence[list[Any]]) -> tuple[c.Chunk, ...]:
-    chunks: list[c.Chunk] = []
-    for array in arrays:
-        delta = _DELTA_KINDS.get(array[0])
-        if delta is None:
-            chunks.append(_read_chunk(converter, array))
-        else:
-            index = array[1]
-            chunks.extend([delta(index, piece) for piece in array[2:]])
-    return tuple(chunks)
-
-
-def _read_chunk(converter: cattrs.Converter, array: list[Any]) -> c.Chunk:
-    match array:
-        case ["usage", *usage]:
-            return c.UsageReported(converter.structure(usage, Usage))
-        case ["call", index, name, *vendor_id]:
-            return c.ToolCallStarted(index, name, *vendor_id)
-        case ["start", model, response_id]:
-            return c.ResponseStarted(model, response_id)
-        case ["end", index, *state]:
-            return c.BlockEnded(index, converter.structure(state[0], ProviderState) if state else None)
-        case ["block", index, block]:
-            return c.BlockAdded(index, converter.structure(block, ContentBlock))  # type: ignore[arg-type]
-        case ["event", kind, data]:
-            return c.ProviderEvent(kind, data)
-        case _:
-            raise TypeError(f"unknown chunk {array[0]!r}")

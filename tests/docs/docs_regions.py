@@ -16,7 +16,7 @@ from docs_classes import class_regions
 from docs_commands import command_regions
 from docs_markdown import PAGES, ROOT, regions, with_regions
 from docs_scenario import scenario_regions
-from docs_source import constants, fields, one_line, origin_of, sentences, signature, summary, table
+from docs_source import constants, fields, one_line, origin_of, passed_on, sentences, signature, summary, table
 
 import spine.events
 import spine.store
@@ -164,13 +164,14 @@ def room_regions() -> Iterator[tuple[str, str]]:
 
 
 def public_names(module: Any) -> list[str]:
-    """`__all__`, or else the classes, functions and constants that the module itself defines."""
+    """`__all__`, or else the classes, functions and constants that the module defines, or gives on as its own."""
     if hasattr(module, "__all__"):
         return sorted(module.__all__)
     own = (
         name
         for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+        if not name.startswith("_")
+        and (getattr(value, "__module__", None) == module.__name__ or name in passed_on(module.__name__))
     )
     return sorted({*own, *(name for name in constants(module.__name__) if not name.startswith("_"))})
 

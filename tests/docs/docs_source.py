@@ -102,6 +102,12 @@ def origin_of(module: str, name: str) -> str:
     return module
 
 
+def passed_on(module: str) -> frozenset[str]:
+    """The names that a module imports to give them on: `from spine.recorded import Envelope as Envelope`."""
+    imports = (node for node in _tree(module).body if isinstance(node, ast.ImportFrom))
+    return frozenset(alias.name for node in imports for alias in node.names if alias.asname == alias.name)
+
+
 def one_line(text: str) -> str:
     """A docstring's paragraph as one line."""
     return " ".join(text.split())
