@@ -38,7 +38,9 @@ class Wholes:
     def take_last(self, output: list[Any]) -> None:
         """The items of the last response, which may name, order and leave out as they like."""
         wholes = [whole for whole in output if type(whole) is dict]
-        by_name = {(item.type, item.id): item for item in self._items.all if item.id}
+        by_name: dict[tuple[str, str | None], Item] = {
+            (item.type, item.id): item for item in self._items.all if item.id
+        }
         found = [by_name.pop((type_of(whole), text_of(whole.get("id"))), None) for whole in wholes]
         left = [item for item in self._items.all if all(item is not known for known in found)]
         for whole, known in zip(wholes, found, strict=True):
