@@ -12,7 +12,8 @@ from benchmarks.timing import cpu_per_await, cpu_per_call
 from benchmarks.workload import Sizes, look
 from spine.execution import validate
 from spine.functions import as_tool
-from spine.hooks import Hooks, HookWatch, waterfall
+from spine.hooks import Hooks
+from spine.runners import HookWatch, waterfall
 from spine.values import freeze_object, thaw
 
 __all__ = ["measure_validation", "measure_waterfall"]

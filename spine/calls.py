@@ -26,12 +26,13 @@ from spine.events import (
     TurnSuspended,
 )
 from spine.execution import Executed, ToolContext, execute, runs_on_loop, settle, validate
-from spine.hooks import Ask, Deny, HookChange, waterfall
+from spine.hooks import Ask, Deny
 from spine.messages import ToolCallBlock, ToolResultBlock
 from spine.projectors.status import ApprovalState, CallState, TurnState
 from spine.recovery import resolve
 from spine.results import checked_outcome
 from spine.run import Run, patches, stop_if_cancelled
+from spine.runners import HookChange, waterfall
 from spine.tools import DEFAULT_RESULT_BYTES, Approval, Tool, ToolInvocation, ToolOutcome
 from spine.values import CallId, Digest, JsonObject, StepId, digest, encode, step_of
 

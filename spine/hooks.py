@@ -1,7 +1,7 @@
-"""The hooks that plugins implement, and the runners that await them (floor 9).
+"""The hooks that plugins implement, and what may stand in them (floor 9).
 
-pluggy finds, orders and checks implementations; the step hooks are awaited here, because pluggy itself would hand back
-coroutines. Order is pluggy's: the plugin registered last is asked first, `tryfirst` and `trylast` respected.
+pluggy finds, orders and checks implementations; the step hooks are awaited by us, because pluggy itself would hand back
+coroutines (`spine.runners`). Order is pluggy's: the plugin registered last is asked first, `tryfirst` and `trylast` respected.
 
 A waterfall hook gets a value and `call_next`. `return await call_next(value)` goes on with the rest and may change the
 value on the way down and up; returning without it replaces the rest; calling it twice is an error, and so is returning
@@ -9,18 +9,16 @@ nothing. Hooks are asked at least once: after a crash, again.
 """
 
 import inspect
-import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from difflib import get_close_matches
-from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any
 
 import attrs
 import pluggy
 
-from spine.errors import HookMisused, HookUnknown, PluginFailed, SpineError
+from spine.errors import HookUnknown, PluginFailed, SpineError
 from spine.llm.errors import Failure
 from spine.llm.request import ModelRequest, Route
 from spine.llm.response import ModelResponse
@@ -39,8 +37,6 @@ __all__ = [
     "Stop",
     "hookimpl",
 ]
-
-V = TypeVar("V")
 
 _specification = pluggy.HookspecMarker("spine")
 hookimpl = pluggy.HookimplMarker("spine")
@@ -203,7 +199,13 @@ class Specifications:
 
 HOOKS: Mapping[str, Any] = {name: spec for name, spec in vars(Specifications).items() if name.startswith("spine_")}
 _ARGUMENTS = {hook: frozenset(inspect.signature(spec).parameters) - {"self"} for hook, spec in HOOKS.items()}
-WATERFALLS = frozenset(("spine_pre_step", "spine_pre_execute", "spine_post_execute", "spine_step_failed"))
+WATERFALLS: Mapping[str, str] = {
+    "spine_pre_step": "request",
+    "spine_pre_execute": "call",
+    "spine_post_execute": "outcome",
+    "spine_step_failed": "error",
+}
+"""The waterfall hooks, each with the argument that is handed from one to the next."""
 
 
 # --------------------------------------------------------------------------------------------------- the manager
@@ -215,8 +217,10 @@ class Implementation:
 
     plugin: str
     function: Callable[..., Any]
-    arguments: frozenset[str]
-    takes_all: bool
+    arguments: tuple[str, ...]
+    """Names of the arguments it takes, in its own order."""
+    is_short: bool = False
+    """It takes a waterfall's value and `call_next`, and nothing else: most do."""
 
 
 Chains = Mapping[str, tuple[Implementation, ...]]
@@ -251,8 +255,8 @@ class Hooks:
 
     def _implementations(self, hook: str) -> Iterator[Implementation]:
         for found in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
-            names = frozenset(found.argnames)
-            yield Implementation(found.plugin_name, found.function, names, names == _ARGUMENTS[hook])
+            names = tuple(found.argnames)
+            yield Implementation(found.plugin_name, found.function, names, names == (WATERFALLS.get(hook), "call_next"))
 
     def chain(self, hook: str) -> tuple[Implementation, ...]:
         """The implementations of a hook, first asked first."""
@@ -276,11 +280,11 @@ class Hooks:
 def run_hook(implementation: Implementation, hook: str, **arguments: Any) -> None:
     """Run one implementation of a synchronous hook, blaming its plugin when it raises."""
     try:
-        implementation.function(**_select(arguments, implementation))
+        implementation.function(*[arguments[name] for name in implementation.arguments])
     except SpineError:
         raise
     except Exception as exc:
-        raise _blame(exc, implementation.plugin, hook) from exc
+        raise blame(exc, implementation.plugin, hook) from exc
 
 
 def _marked(plugin: Any) -> Iterable[tuple[str, Any]]:
@@ -303,182 +307,7 @@ def _check_implementation(attribute: str, function: Any, plugin: str) -> None:
         raise HookUnknown(f'plugin "{plugin}": {hook} must be written with {kind} ({where})')
 
 
-def _select(arguments: Mapping[str, Any], implementation: Implementation) -> dict[str, Any]:
-    return {name: value for name, value in arguments.items() if name in implementation.arguments}
-
-
-def _blame(error: BaseException, plugin: str, hook: str) -> PluginFailed:
+def blame(error: BaseException, plugin: str, hook: str) -> PluginFailed:
+    """The error that names the plugin for what its code raised; the error itself gets a note."""
     error.add_note(f"raised by plugin {plugin} in {hook}")
     return PluginFailed(f"plugin {plugin} failed in {hook}: {type(error).__name__}: {error}", plugin=plugin, hook=hook)
-
-
-# ------------------------------------------------------------------------------------------------------- runners
-
-
-@attrs.frozen
-class HookChange:
-    """One change that a plugin made to a waterfall's value, on the way in or out, or its verdict instead of it."""
-
-    plugin: str
-    phase: Literal["before", "after"]
-    old: Any
-    new: Any
-
-
-@attrs.define
-class HookWatch:
-    """Which hooks of a session are running, and since when; a watchdog reads it, the runners write it."""
-
-    clock: Callable[[], float] = time.monotonic
-    timeout_s: float = HOOK_TIMEOUT_S
-    running: dict[object, tuple[str, str, float]] = attrs.Factory(dict)
-    """For each chain under way (parallel calls have several) the plugin and hook that has the word, and since when."""
-    cut: tuple[str, str] | None = None
-    """The hook that the watchdog stopped, until the loop has dealt with it."""
-
-    def overdue(self) -> tuple[str, str] | None:
-        """Plugin and hook that ran out of time."""
-        if self.running:
-            now = self.clock()
-            for plugin, hook, since in self.running.values():
-                if now - since > self.timeout_s:
-                    return plugin, hook
-        return None
-
-
-def _same(value: V) -> V:
-    return value
-
-
-async def waterfall(
-    chain: Sequence[Implementation],
-    hook: str,
-    name: str,
-    value: V,
-    allowed: tuple[type, ...],
-    arguments: dict[str, Any],
-    watch: HookWatch,
-    core: Callable[[V], Any] = _same,
-) -> tuple[Any, list[HookChange]]:
-    """Run a waterfall hook over `value`, which implementations take as argument `name`.
-
-    Returns what came out and the changes in the order to apply them. `allowed` are the types that may be returned;
-    only values of `value`'s own type may be passed on. Raises `PluginFailed` or `HookMisused`, naming the plugin.
-    """
-    running = _Waterfall(chain, hook, name, type(value), allowed, arguments, watch, core)
-    return await running.level(0, value), running.changes
-
-
-class _Waterfall(Generic[V]):
-    """One run of a chain. Level i is implementation i; level n is the core."""
-
-    __slots__ = (
-        "allowed",
-        "arguments",
-        "chain",
-        "changes",
-        "core",
-        "hook",
-        "kind",
-        "name",
-        "passed",
-        "results",
-        "watch",
-    )
-
-    def __init__(
-        self,
-        chain: Sequence[Implementation],
-        hook: str,
-        name: str,
-        kind: type,
-        allowed: tuple[type, ...],
-        arguments: dict[str, Any],
-        watch: HookWatch,
-        core: Callable[[V], Any],
-    ) -> None:
-        self.chain, self.hook, self.name, self.kind = chain, hook, name, kind
-        self.allowed, self.arguments, self.watch, self.core = allowed, arguments, watch, core
-        self.changes: list[HookChange] = []
-        self.passed: set[int] = set()
-        self.results: dict[int, Any] = {}
-        """What each level that has returned gave back."""
-
-    async def level(self, position: int, given: V) -> Any:
-        if position == len(self.chain):
-            result = self.results[position] = self.core(given)
-            return result
-        implementation, watch = self.chain[position], self.watch
-        arguments = self.arguments.copy()
-        arguments[self.name] = given
-        arguments["call_next"] = partial(self.call_next, position, given)
-        around = watch.running.get(self)
-        watch.running[self] = (implementation.plugin, self.hook, watch.clock())
-        try:
-            if implementation.takes_all:
-                result = await implementation.function(**arguments)
-            else:
-                result = await implementation.function(**_select(arguments, implementation))
-        except PluginFailed:
-            raise
-        except Exception as exc:
-            raise _blame(exc, implementation.plugin, self.hook) from exc
-        finally:
-            if around is None:
-                watch.running.pop(self, None)
-            else:  # the one around it goes on with fresh time
-                watch.running[self] = (*around[:2], watch.clock())
-        if type(result) not in self.allowed:
-            _check_type(result, self.allowed, implementation.plugin, self.hook, "returned")
-        if result is not self.results.get(position + 1, given):
-            self._note(position, implementation.plugin, given, result)
-        self.results[position] = result
-        return result
-
-    def call_next(self, position: int, given: V, passed: V) -> Awaitable[Any]:
-        plugin = self.chain[position].plugin
-        if position in self.passed:
-            raise HookMisused(f"plugin {plugin} called call_next twice in {self.hook}", plugin=plugin, hook=self.hook)
-        self.passed.add(position)
-        if passed is not given:
-            _check_type(passed, (self.kind,), plugin, self.hook, "passed on")
-            self.changes.append(HookChange(plugin, "before", given, passed))
-        return self.level(position + 1, passed)
-
-    def _note(self, position: int, plugin: str, given: V, result: Any) -> None:
-        came_back = position + 1 in self.results
-        base = self.results[position + 1] if came_back else given
-        self.changes.append(HookChange(plugin, "after" if came_back else "before", base, result))
-
-
-def _check_type(value: Any, allowed: tuple[type, ...], plugin: str, hook: str, verb: str) -> None:
-    if isinstance(value, allowed):
-        return
-    wanted = " or ".join(kind.__name__ for kind in allowed)
-    found = "None (forgot return?)" if value is None else type(value).__name__
-    raise HookMisused(f"plugin {plugin} {verb} {found} in {hook}; wanted {wanted}", plugin=plugin, hook=hook)
-
-
-async def observe(
-    chain: Sequence[Implementation],
-    hook: str,
-    arguments: Mapping[str, Any],
-    watch: HookWatch,
-    failed: Callable[[PluginFailed], None],
-) -> list[tuple[str, Any]]:
-    """Ask each observer in turn; one that raises is reported to `failed` and the rest go on.
-
-    Returns what they returned, each with its plugin's name.
-    """
-    answers: list[tuple[str, Any]] = []
-    key = object()
-    for implementation in chain:
-        watch.running[key] = (implementation.plugin, hook, watch.clock())
-        try:
-            answer = await implementation.function(**_select(arguments, implementation))
-            answers.append((implementation.plugin, answer))
-        except Exception as exc:
-            failed(_blame(exc, implementation.plugin, hook))
-        finally:
-            watch.running.pop(key, None)
-    return answers

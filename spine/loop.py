@@ -35,7 +35,7 @@ from spine.events import (
     TurnCompleted,
     TurnFailed,
 )
-from spine.hooks import Compact, HookChange, NextStep, Stop, observe, waterfall
+from spine.hooks import Compact, NextStep, Stop
 from spine.llm.errors import Failure, ProviderError
 from spine.llm.request import ModelRequest, ResponseFormat, Route
 from spine.llm.response import ModelResponse
@@ -43,6 +43,7 @@ from spine.messages import Message
 from spine.projectors.status import INCOMPLETE, Phase, TurnState
 from spine.requests import content_of, diff, frame_content, frame_of, problem_of, request_digest, selection_json
 from spine.run import PendingRequest, Run, compact, patches, stop_if_cancelled
+from spine.runners import HookChange, observe, waterfall
 from spine.sections import DynamicContext, StaticContext
 from spine.values import StepId, encode, utc
 

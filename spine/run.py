@@ -13,7 +13,7 @@ from spine.clock import Clock
 from spine.errors import HookMisused
 from spine.estimates import HistoryEstimate
 from spine.events import HistoryCompacted, HookFailed, Patch
-from spine.hooks import Chains, Compact, HookChange, HookContext, Hooks, HookWatch, Implementation
+from spine.hooks import Chains, Compact, HookContext, Hooks, Implementation
 from spine.llm.chunks import Chunk
 from spine.llm.request import ModelRequest, Route
 from spine.llm.retry import RetryPolicy
@@ -22,6 +22,7 @@ from spine.messages import Message
 from spine.projectors.status import TurnState
 from spine.requests import Frame
 from spine.routes import Routes, Target
+from spine.runners import HookChange, HookWatch
 from spine.scope import Registries, Scope
 from spine.threads import Workers
 from spine.values import EMPTY_OBJECT, JsonObject, Secret, StepId

@@ -17,7 +17,7 @@ from spine.codec import Codec
 from spine.commits import Writer
 from spine.config import Settings, find_key, load_settings, make_store_folder
 from spine.errors import RouteUnknown, SessionExists, SessionOwned, SessionUnknown, SpineError, StoreError, UsageError
-from spine.hooks import Hooks, HookWatch
+from spine.hooks import Hooks
 from spine.inputs import inbox_event
 from spine.llm.catalogue import CATALOGUE, Provider
 from spine.llm.protocols import Adapter
@@ -29,6 +29,7 @@ from spine.opening import http_adapter, is_dead, open_store, this_process
 from spine.plugins import PluginInfo, Plugins
 from spine.routes import Routes
 from spine.run import Run
+from spine.runners import HookWatch
 from spine.scope import Disposer, Registries, Scope
 from spine.sections import Section
 from spine.session import Session
