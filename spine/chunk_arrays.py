@@ -3,9 +3,11 @@
 `["text", 0, "Hel", "lo"]` is two text deltas of block 0. Values inside chunks go through the codec's converter.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Protocol
 
+from spine.drafts import maker
 from spine.llm import chunks as c
 from spine.llm.usage import Usage
 from spine.messages import ContentBlock, ProviderState
@@ -29,7 +31,6 @@ _DELTA_TAGS: Mapping[type, str] = {
     c.RefusalDelta: "refuse",
     c.ToolCallDelta: "args",
 }
-_DELTA_KINDS: Mapping[str, type] = {tag: kind for kind, tag in _DELTA_TAGS.items()}
 
 
 def write_chunks(converter: Converter, chunks: Sequence[c.Chunk]) -> list[list[Any]]:
@@ -72,29 +73,59 @@ def _write_chunk(converter: Converter, chunk: c.Chunk) -> list[Any]:
 def read_chunks(converter: Converter, arrays: Sequence[list[Any]]) -> tuple[c.Chunk, ...]:
     """The chunks that `write_chunks` wrote; raises `TypeError` for an array that is none of its."""
     chunks: list[c.Chunk] = []
-    for array in arrays:
-        delta = _DELTA_KINDS.get(array[0])
-        if delta is None:
-            chunks.append(_read_chunk(converter, array))
+    deltas = _delta_makers()
+    for tag, *parts in arrays:
+        make = deltas.get(tag)
+        if make is None:
+            chunks.append(_read_chunk(converter, tag, parts))
         else:
-            index = array[1]
-            chunks.extend([delta(index, piece) for piece in array[2:]])
+            index, *pieces = parts
+            chunks.extend([make(index, piece) for piece in pieces])
     return tuple(chunks)
 
 
-def _read_chunk(converter: Converter, array: list[Any]) -> c.Chunk:
-    match array:
-        case ["usage", *usage]:
-            return c.UsageReported(converter.structure(usage, Usage))
-        case ["call", index, name, *vendor_id]:
-            return c.ToolCallStarted(index, name, *vendor_id)
-        case ["start", model, response_id]:
-            return c.ResponseStarted(model, response_id)
-        case ["end", index, *state]:
-            return c.BlockEnded(index, converter.structure(state[0], ProviderState) if state else None)
-        case ["block", index, block]:
-            return c.BlockAdded(index, converter.structure(block, ContentBlock))
-        case ["event", kind, data]:
-            return c.ProviderEvent(kind, data)
-        case _:
-            raise TypeError(f"unknown chunk {array[0]!r}")
+@cache
+def _delta_makers() -> Mapping[str, Callable[[int, str], c.Chunk]]:
+    return {tag: maker(kind) for kind, tag in _DELTA_TAGS.items()}
+
+
+def _read_chunk(converter: Converter, tag: str, parts: list[Any]) -> c.Chunk:
+    read = _READERS.get(tag)
+    if read is None:
+        raise TypeError(f"unknown chunk {tag!r}")
+    return read(converter, *parts)
+
+
+def _read_usage(converter: Converter, *usage: Any) -> c.Chunk:
+    return c.UsageReported(converter.structure(usage, Usage))
+
+
+def _read_end(converter: Converter, index: int, state: Any = None) -> c.Chunk:
+    return c.BlockEnded(index, None if state is None else converter.structure(state, ProviderState))
+
+
+def _read_block(converter: Converter, index: int, block: Any) -> c.Chunk:
+    return c.BlockAdded(index, converter.structure(block, ContentBlock))
+
+
+def _read_start(_: Converter, model: str | None, response_id: str | None) -> c.Chunk:
+    return c.ResponseStarted(model, response_id)
+
+
+def _read_call(_: Converter, index: int, name: str, vendor_id: str | None = None) -> c.Chunk:
+    return c.ToolCallStarted(index, name, vendor_id)
+
+
+def _read_event(_: Converter, kind: str, data: Any) -> c.Chunk:
+    return c.ProviderEvent(kind, data)
+
+
+_READERS: Mapping[str, Callable[..., c.Chunk]] = {
+    "start": _read_start,
+    "call": _read_call,
+    "block": _read_block,
+    "end": _read_end,
+    "usage": _read_usage,
+    "event": _read_event,
+}
+"""By the first item of an array: what makes a chunk of the rest."""

@@ -16,13 +16,13 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from operator import attrgetter
-from types import NoneType, UnionType
-from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import attrs
 import cattrs
 
 from spine.chunk_arrays import read_chunks, write_chunks
+from spine.drafts import is_plain, maker
 from spine.errors import LogBroken, StoreError, UsageError, ValueTooLarge
 from spine.events import CORE_EVENTS, Change, EventType, FieldChange, RecordedEvent, Splice, UnknownEvent
 from spine.llm import chunks as c
@@ -44,9 +44,22 @@ from spine.messages import (
     ToolCallBlock,
     ToolResultBlock,
 )
+from spine.readers import (
+    PRIMITIVES,
+    Reader,
+    array_reader,
+    exact,
+    is_optional,
+    is_variadic_tuple,
+    object_reader,
+    optional_reader,
+    read_json,
+    read_json_object,
+    tuple_reader,
+)
 from spine.store import INLINE_CONTENT_BYTES, MAX_CONTENT_BYTES, MAX_EVENT_BYTES, Content, Row
 from spine.tools import ServerTool, ToolDefinition
-from spine.values import Digest, Json, JsonObject, SessionId, decode, digest, encode, freeze, freeze_object
+from spine.values import Digest, Json, JsonObject, SessionId, decode, digest, encode, freeze_object
 
 T = TypeVar("T")
 
@@ -111,6 +124,7 @@ class Codec:
         """`event_types`: those of plugins, each with its origin `plugin@version`."""
         self._converter = _converter()
         self._write_message = self._converter.get_unstructure_hook(Message)
+        self._record: Callable[..., RecordedEvent] = maker(RecordedEvent)
         self._by_name: dict[str, EventType] = {}
         self._by_class: dict[type, tuple[EventType, str | None]] = {}
         # Making these takes a millisecond for each type, and most processes meet few types.
@@ -187,19 +201,9 @@ class Codec:
 
         Raises `LogBroken` with the seq when a known type's data does not fit its class.
         """
-        return RecordedEvent(
-            session=session,
-            seq=row.seq,
-            type=row.type,
-            version=row.version,
-            at=row.at,
-            place=row.place,
-            origin=row.origin,
-            required=row.required,
-            data=self.decode_data(row, contents),
-            prev_hash=prev_hash,
-            hash=row.hash,
-        )
+        seq, kind, version, at, place, origin, required, _, this_hash = row
+        data = self.decode_data(row, contents)
+        return self._record(session, seq, kind, version, at, place, origin, required, data, prev_hash, this_hash)
 
     def decode_data(self, row: Row, contents: Callable[[Digest], bytes]) -> Any:
         """The data of `decode_row` alone, with the same errors."""
@@ -304,15 +308,28 @@ def _bring_in(data: dict[str, Any], contents: Callable[[Digest], bytes]) -> dict
 def _converter() -> cattrs.Converter:
     # One for the process: making the hooks of all types takes 50 ms, and nothing of a Codec's own goes into it.
     converter = cattrs.Converter(omit_if_default=True, detailed_validation=False)
-    converter.register_structure_hook_func(lambda kind: kind == Json, lambda value, _: freeze(value))
+    converter.register_structure_hook_func(lambda kind: kind == Json, read_json)
     converter.register_unstructure_hook_func(lambda kind: kind == Json, lambda value: value)
-    converter.register_structure_hook(JsonObject, lambda value, _: freeze_object(value))
+    converter.register_structure_hook(JsonObject, read_json_object)
     converter.register_unstructure_hook(JsonObject, lambda value: value)
-    for kind in _primitives:
-        converter.register_structure_hook(kind, _exact(kind))
-    converter.register_structure_hook_factory(_is_optional, _optional_reader)
-    converter.register_structure_hook_factory(_is_variadic_tuple, _tuple_reader)
-    converter.register_unstructure_hook_factory(_is_variadic_tuple, _tuple_writer)
+    for kind in PRIMITIVES:
+        converter.register_structure_hook(kind, exact(kind))
+    hook_of = converter.get_structure_hook
+    making: set[type] = set()
+
+    def class_reader(kind: type) -> Reader:
+        if kind in making:  # a class that holds itself
+            return lambda value, _: hook_of(kind)(value, kind)
+        making.add(kind)
+        try:
+            return object_reader(kind, hook_of)
+        finally:
+            making.discard(kind)
+
+    converter.register_structure_hook_factory(is_plain, class_reader)
+    converter.register_structure_hook_factory(is_optional, lambda kind: optional_reader(kind, hook_of))
+    converter.register_structure_hook_factory(is_variadic_tuple, lambda kind: tuple_reader(kind, hook_of))
+    converter.register_unstructure_hook_factory(is_variadic_tuple, _tuple_writer)
     for kind in (Usage, Origin):
         _as_array(converter, kind)
     for union in (ContentBlock, ResultContent):
@@ -328,43 +345,6 @@ def _converter() -> cattrs.Converter:
     return converter
 
 
-_primitives: tuple[type, ...] = (str, int, float, bool)
-
-
-def _exact(kind: type) -> Callable[[Any, Any], Any]:
-    # cattrs would call str(5); a stored number where text belongs is damage, not a value.
-    def check(value: Any, _: Any) -> Any:
-        if type(value) is kind or (kind is float and type(value) is int):
-            return value
-        raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")
-
-    return check
-
-
-# cattrs looks these up again for every value; here the hook of the inner type is found once.
-
-
-def _is_optional(kind: Any) -> bool:
-    arguments = get_args(kind)
-    return get_origin(kind) in (Union, UnionType) and len(arguments) == 2 and NoneType in arguments and kind != Json
-
-
-def _optional_reader(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any, Any], Any]:
-    inner = next(argument for argument in get_args(kind) if argument is not NoneType)
-    read = converter.get_structure_hook(inner)
-    return lambda value, _: None if value is None else read(value, inner)
-
-
-def _is_variadic_tuple(kind: Any) -> bool:
-    return get_origin(kind) is tuple and get_args(kind)[1:] == (...,)
-
-
-def _tuple_reader(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any, Any], Any]:
-    inner = get_args(kind)[0]
-    read = converter.get_structure_hook(inner)
-    return lambda values, _: tuple([read(value, inner) for value in values])
-
-
 def _tuple_writer(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any], Any]:
     write = converter.get_unstructure_hook(get_args(kind)[0])
     return lambda values: [write(value) for value in values]
@@ -373,7 +353,6 @@ def _tuple_writer(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any],
 def _as_array(converter: cattrs.Converter, kind: type) -> None:
     fields = attrs.fields(kind)
     names = tuple(field.name for field in fields)
-    required = sum(field.default is attrs.NOTHING for field in fields)
     # A default other than None is written as null, too.
     unlike_none = [(i, f.default) for i, f in enumerate(fields) if f.default not in (None, attrs.NOTHING)]
     members = attrgetter(*names)
@@ -387,13 +366,8 @@ def _as_array(converter: cattrs.Converter, kind: type) -> None:
             items.pop()
         return items
 
-    def read(items: Any, _: Any) -> Any:
-        if type(items) is not list or not required <= len(items) <= len(names):
-            raise TypeError(f"expected an array of {required} to {len(names)} items for {kind.__name__}")
-        return kind(**{name: item for name, item in zip(names, items, strict=False) if item is not None})
-
     converter.register_unstructure_hook(kind, write)
-    converter.register_structure_hook(kind, read)
+    converter.register_structure_hook(kind, array_reader(kind, converter.get_structure_hook))
 
 
 def _tagged_union(
@@ -402,7 +376,8 @@ def _tagged_union(
     members = {tag: kind for tag, kind in tags.items() if kind in get_args(union)}
     tag_of = {kind: tag for tag, kind in members.items()}
     writers: dict[type, Callable[[Any], dict[str, Any]]] = {}
-    readers: dict[type, Callable[[Any, Any], Any]] = {}
+    readers: dict[str, Reader] = {}
+    make_text = maker(TextBlock)
 
     def write(value: Any) -> Any:
         kind = type(value)
@@ -416,16 +391,16 @@ def _tagged_union(
         return data
 
     def read(value: Any, _: Any) -> Any:
-        if bare_text and type(value) is str:
-            return TextBlock(text=value)
+        if type(value) is str and bare_text:
+            return make_text(value, None)
         tag = value.get("type") if isinstance(value, dict) else None
-        kind = members.get(tag)  # type: ignore[arg-type]
-        if kind is None:
+        return (readers.get(tag) or reader_of(tag))(value, union)  # type: ignore[arg-type]
+
+    def reader_of(tag: Any) -> Reader:
+        if tag not in members:
             raise TypeError(f"unknown type {tag!r}; known here: {', '.join(members)}")
-        reader = readers.get(kind)
-        if reader is None:
-            reader = readers[kind] = converter.get_structure_hook(kind)
-        return reader(value, kind)
+        made = readers[tag] = converter.get_structure_hook(members[tag])
+        return made
 
     converter.register_unstructure_hook_func(lambda kind: kind == union, write)
     converter.register_structure_hook_func(lambda kind: kind == union, read)
