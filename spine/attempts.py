@@ -90,7 +90,7 @@ class Flow:
             offsets = tuple(self._offsets) if any(self._offsets) else ()
             event = ModelChunks(chunks=tuple(self._chunks), attempt=self._attempt, offsets=offsets)
             self._chunks, self._offsets, self._size = [], [], 0
-            self._run.append(event, place=self._place)
+            self._run.log.append(event, place=self._place)
 
     def flush_if_due(self) -> None:
         """Flush when the first unrecorded chunk is 50 ms old."""
@@ -133,7 +133,7 @@ async def answer(run: Run, turn: TurnState, pending: PendingRequest) -> None:
         await run.clock.sleep(delay)
         await stop_if_cancelled(turn)
         attempt += 1
-        run.append(ModelAttemptStarted(attempt=attempt), place=step)
+        run.log.append(ModelAttemptStarted(attempt=attempt), place=step)
         await run.commit()
 
 
@@ -205,13 +205,13 @@ def _attempt_failed(
     verdict = decide(run.policy, failure, attempt, visible=flow.is_visible, random=run.random)
     delay = verdict.delay_s if isinstance(verdict, Wait) else None
     usage = flow.assembler.usage or Usage()
-    run.append(ModelAttemptFailed(attempt=attempt, failure=failure, delay_s=delay, usage=usage), place=step)
+    run.log.append(ModelAttemptFailed(attempt=attempt, failure=failure, delay_s=delay, usage=usage), place=step)
     run.flow = None
     if delay is None:
         if flow.is_visible:
             partial = flow.partial(origin_of(pending, flow.assembler))
             _interrupt(run, partial, failure, step)
-        run.append(StepFailed(failure=failure), place=step)
+        run.log.append(StepFailed(failure=failure), place=step)
         run.pending = None
     return delay
 
@@ -221,9 +221,9 @@ def _interrupt(run: Run, partial: Message | None, failure: Failure, step: StepId
         message=partial, cause="failed", failure=failure, note=f"the answer broke off: {failure.category}"
     )
     try:
-        run.append(interrupted, place=step)
+        run.log.append(interrupted, place=step)
     except ValueTooLarge:  # its chunks are on record
-        run.append(attrs.evolve(interrupted, message=None), place=step)
+        run.log.append(attrs.evolve(interrupted, message=None), place=step)
 
 
 def _commit_message(
@@ -243,7 +243,7 @@ def _commit_message(
         metadata=response.metadata,
     )
     try:
-        run.append(committed, place=step)
+        run.log.append(committed, place=step)
     except ValueTooLarge as error:
         failure = Failure(category="protocol_error", message=f"the answer cannot be recorded: {error.message}")
         _attempt_failed(run, pending, flow, step, run.policy.attempts, failure)

@@ -88,7 +88,7 @@ async def settle_calls(run: Run, turn: TurnState) -> None:
         asked = [run.log.status.approvals[item.id] for item in prepared if isinstance(item, _Waits)]
         waiting = tuple(approval.request.id for approval in asked if approval.decision is None)
         if waiting:
-            run.append(TurnSuspended(approvals=waiting), place=turn.id)
+            run.log.append(TurnSuspended(approvals=waiting), place=turn.id)
             await run.log.commit()
         if asked:  # with none waiting, all were decided while the group ran: the next move runs them
             return
@@ -249,7 +249,7 @@ def _wait(
         replaces=stale.request.id if stale is not None else None,
     )
     try:
-        run.append(request, place=step_of(block.id))
+        run.log.append(request, place=step_of(block.id))
     except ValueTooLarge as error:
         return _Done(block, Executed(outcomes.invalid_arguments(error.message)))
     return _Waits(request, request.id)
@@ -298,7 +298,7 @@ def _start(run: Run, step: StepId, item: _Ready) -> _Ready | _Done:
     """Record the start of a call, unless it is recorded already; one that does not fit an event does not run."""
     try:
         if not item.resumes:
-            run.append(_started(item), place=step)
+            run.log.append(_started(item), place=step)
     except ValueTooLarge as error:
         return _Done(item.invocation.requested, Executed(outcomes.invalid_arguments(error.message)))
     return item
@@ -340,7 +340,7 @@ def tool_context(run: Run, turn: TurnState, call: ToolInvocation) -> ToolContext
 
     def progress(text: str | None = None, data: Any = None) -> None:
         if turn.cancel is None and turn.status == "open" and turn.step == step:
-            run.append(ToolProgress(call=call.id, text=text, data=data), place=step)
+            run.log.append(ToolProgress(call=call.id, text=text, data=data), place=step)
 
     return ToolContext(
         deps=run.deps,
@@ -366,7 +366,7 @@ def _complete(run: Run, step: StepId, call: ToolCallBlock, executed: Executed, a
         usage=outcome.usage,
         patches=applied,
     )
-    run.append(event, place=step)
+    run.log.append(event, place=step)
 
 
 def _result(call: CallId, name: str, outcome: ToolOutcome) -> ToolResultBlock:
@@ -393,7 +393,7 @@ async def _revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation,
             _check_outcome(change, hook)
     except BaseException as error:  # the watchdog stops a hook by a cancellation
         if run.watch.cut is not None or isinstance(error, PluginFailed):
-            run.append(ToolRevised(result=_result(call.id, call.name, outcomes.withheld())), place=step)
+            run.log.append(ToolRevised(result=_result(call.id, call.name, outcomes.withheld())), place=step)
         raise
     await stop_if_cancelled(turn)
     applied = patches(changes, lambda change: _outcome_changes(run, change))
@@ -402,7 +402,7 @@ async def _revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation,
         shown = settle(revised, max_bytes=tool.max_result_bytes if tool is not None else DEFAULT_RESULT_BYTES)
         if shown.overflow is not None:
             run.log.put(shown.overflow, place=step)
-        run.append(ToolRevised(result=_result(call.id, call.name, shown.outcome), patches=applied), place=step)
+        run.log.append(ToolRevised(result=_result(call.id, call.name, shown.outcome), patches=applied), place=step)
 
 
 def _check_outcome(change: HookChange, hook: str) -> None:
@@ -437,7 +437,7 @@ async def _recover(run: Run, turn: TurnState, call: CallState, started: ToolStar
     """A call that an earlier process started: run it again, ask the tool, or tell the model the truth."""
     step, block = turn.step, call.block
     if tool is None:  # gone since: nobody can say any more what running it again would do
-        run.append(ToolResolved(call=block.id, decision="interrupted", reason=started.effect), place=step)
+        run.log.append(ToolResolved(call=block.id, decision="interrupted", reason=started.effect), place=step)
         return _Done(block, Executed(outcomes.interrupted("crashed")))
     invocation = ToolInvocation(id=block.id, name=block.name, arguments=started.arguments, requested=block)
     decision = resolve(started.effect, can_reconcile=tool.reconcile is not None)
@@ -451,13 +451,13 @@ async def _recover(run: Run, turn: TurnState, call: CallState, started: ToolStar
             clock=run.clock.monotonic,
         )
         if executed.outcome.status == "ok":
-            run.append(ToolResolved(call=block.id, decision="reconciled"), place=step)
+            run.log.append(ToolResolved(call=block.id, decision="reconciled"), place=step)
             return _Done(block, executed)
         decision = "interrupt"
     if decision == "rerun":
-        run.append(ToolResolved(call=block.id, decision="rerun", reason=started.effect), place=step)
+        run.log.append(ToolResolved(call=block.id, decision="rerun", reason=started.effect), place=step)
         return _Ready(tool, invocation, started.patches, resumes=True)
-    run.append(ToolResolved(call=block.id, decision="interrupted", reason=started.effect), place=step)
+    run.log.append(ToolResolved(call=block.id, decision="interrupted", reason=started.effect), place=step)
     return _Done(block, Executed(outcomes.interrupted("crashed")))
 
 

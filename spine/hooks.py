@@ -1,7 +1,8 @@
 """The hooks that plugins implement, and what may stand in them (floor 9).
 
-pluggy finds, orders and checks implementations; the step hooks are awaited by us, because pluggy itself would hand back
-coroutines (`spine.runners`). Order is pluggy's: the plugin registered last is asked first, `tryfirst` and `trylast` respected.
+pluggy finds, orders and checks implementations; the step hooks are awaited by `spine.runners`, because pluggy itself
+would hand back coroutines. Order is pluggy's: the plugin registered last is asked first, `tryfirst` and `trylast`
+respected.
 
 A waterfall hook gets a value and `call_next`. `return await call_next(value)` goes on with the rest and may change the
 value on the way down and up; returning without it replaces the rest; calling it twice is an error, and so is returning

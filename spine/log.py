@@ -5,8 +5,8 @@ process (hooks, projections) sees events at `append`; everyone else (`read`, `fo
 committed. There is one `SessionLog` per session in a process, and it is the session's one writer.
 """
 
-import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from hashlib import sha256
 from typing import Any
 
 import anyio
@@ -18,8 +18,8 @@ from spine.commits import Writer
 from spine.errors import EventUnknown, LogBroken, ValueTooLarge
 from spine.events import ContentAdded, Envelope, RecordedEvent, UnknownEvent
 from spine.llm.request import ModelRequest
-from spine.projectors.model_history import History, HistoryState, ModelHistory
-from spine.projectors.status import SessionStatus, Status
+from spine.projectors.model_history import HISTORY_RULES, History, HistoryState
+from spine.projectors.status import STATUS_RULES, SessionStatus
 from spine.rebuild import Rebuilder
 from spine.store import INLINE_CONTENT_BYTES, MAX_CONTENT_BYTES, Append, Claim, Content, InboxEntry, Row
 from spine.stored import StoredLog
@@ -122,10 +122,8 @@ class SessionLog(LogReader):
         self._closed: Exception | None = None
         self.commits = 0
         """Transactions so far, for measurements."""
-        self._history = ModelHistory()
-        self._status = Status()
-        self.history_state: HistoryState = self._history.initial()
-        self.status: SessionStatus = self._status.initial()
+        self.history_state = HistoryState()
+        self.status = SessionStatus()
         self.content_seqs: dict[Digest, int] = {}
         """Where each content was added."""
         self._observers: list[Callable[[RecordedEvent], None]] = []
@@ -187,11 +185,13 @@ class SessionLog(LogReader):
                 raise LogBroken(f"{self.session}: {row.type} does not fit at seq {row.seq}", seq=row.seq) from exc
 
     def _project(self, kind: str, envelope: Envelope, data: Any) -> None:
-        if kind == "content.added":
+        to_history, to_status = HISTORY_RULES.get(kind), STATUS_RULES.get(kind)
+        if to_history is not None:
+            to_history(self.history_state, envelope, data)
+        if to_status is not None:
+            to_status(self.status, envelope, data)
+        elif kind == "content.added":
             self.content_seqs.setdefault(data.digest, envelope.seq)
-        else:
-            self._history.fold(self.history_state, kind, envelope, data)
-            self._status.fold(self.status, kind, envelope, data)
 
     # -------------------------------------------------------------------------------------------- append
 
@@ -201,24 +201,27 @@ class SessionLog(LogReader):
         `place` is the turn or step they belong to; `consumed` are inbox entries that the same transaction takes out.
         Raises before anything changed: `ValueTooLarge`, or why the log was closed.
         """
-        self.check_open()
-        encoded = [self.codec.encode_event(event) for event in events]
+        if self._closed is not None:
+            raise self._closed
+        encode_event = self.codec.encode_event
+        encoded = [(event, *encode_event(event)) for event in events]
         now = self._clock.now()
         if not self._rows:
             self._on_pending(self)
-        for event, form in zip(events, encoded, strict=True):
-            kind, version, required, origin, data, contents = form
+        for event, kind, version, required, origin, data, contents in encoded:
             seq, prev_hash = self._seq + 1, self._hash
             header = (seq, kind, version, now, place, origin, required)
-            this_hash = chain_hash(prev_hash, header, hashlib.sha256(data).digest())
+            this_hash = chain_hash(prev_hash, header, sha256(data).digest())
             row = Row(*header, data, this_hash)
             self._seq, self._hash = seq, this_hash
             self._rows.append(row)
             if contents:
                 self._contents.extend(contents)
             self._project(kind, row, event)
-            for observer in self._observers:
-                observer(self._recorded(row, prev_hash, event))
+            if self._observers:
+                recorded = self._recorded(row, prev_hash, event)
+                for observer in self._observers:
+                    observer(recorded)
         if consumed:
             self._consumed.extend(consumed)
         return self._seq
@@ -277,17 +280,11 @@ class SessionLog(LogReader):
             raise cancelled
 
     def _take(self) -> Append:
-        batch = Append(
-            session=self.session,
-            token=self._token,
-            seq=self._committed,
-            prev_hash=self._committed_hash,
-            rows=tuple(self._rows),
-            contents=tuple(self._contents),
-            consumed=tuple(self._consumed),
-        )
-        self._rows, self._contents, self._consumed = [], [], []
-        return batch
+        rows, contents, consumed = tuple(self._rows), tuple(self._contents), tuple(self._consumed)
+        self._rows = []
+        if contents or consumed:
+            self._contents, self._consumed = [], []
+        return Append(self.session, self._token, self._committed, self._committed_hash, rows, contents, consumed)
 
     def _settle(self, last: Row) -> None:
         self._committed, self._committed_hash = last.seq, last.hash

@@ -102,14 +102,14 @@ async def begin_step(run: Run, turn: TurnState) -> None:
         await _fail_turn(run, turn, Failure(category="limit", message=f"{limit} steps used", details=numbers))
         return
     if run.log.status.steering:
-        run.append(InputDelivered(inputs=run.log.status.steering, place="step"), place=turn.id)
+        run.log.append(InputDelivered(inputs=run.log.status.steering, place="step"), place=turn.id)
     step = StepId(f"{turn.id}s{turn.steps + 1}")
     try:
         await _revise_resumed(run, turn)
         await _request(run, turn, step)
     except (PluginFailed, ProviderError, UsageError) as error:
         await stop_if_cancelled(turn)
-        run.append(StepFailed(failure=_failure(error)), place=step)
+        run.log.append(StepFailed(failure=_failure(error)), place=step)
 
 
 async def _revise_resumed(run: Run, turn: TurnState) -> None:
@@ -155,7 +155,7 @@ async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool
         estimate=estimate,
         trimmed=trimmed,
     )
-    seq = run.append(requested, place=step)
+    seq = run.log.append(requested, place=step)
     run.request, run.pending = request, PendingRequest(seq, request, target)
     await run.commit()
 
@@ -278,8 +278,8 @@ async def get_answer(run: Run, turn: TurnState) -> None:
         found, partial = crashed_partial(run, turn)
         if found:
             note = "the process ended while the answer was arriving"
-            run.append(MessageInterrupted(message=partial, cause="crashed", note=note), place=turn.step)
-        run.append(ModelAttemptStarted(attempt=turn.attempt + 1), place=turn.step)
+            run.log.append(MessageInterrupted(message=partial, cause="crashed", note=note), place=turn.step)
+        run.log.append(ModelAttemptStarted(attempt=turn.attempt + 1), place=turn.step)
         await run.commit()
     request = pending.request
     await answer(run, turn, pending)
@@ -306,7 +306,7 @@ async def _post_step(run: Run, turn: TurnState, request: ModelRequest, chain: An
         for event in events or ():
             try:
                 _check_declared(run, plugin, event)
-                run.append(event, place=turn.step)
+                run.log.append(event, place=turn.step)
             except SpineError as error:
                 run.append_failed(PluginFailed(error.message, plugin=plugin, hook="spine_post_step"), turn.step)
 
@@ -330,7 +330,7 @@ async def run_calls(run: Run, turn: TurnState) -> None:
     except PluginFailed as error:
         await stop_if_cancelled(turn)
         stop_calls(run, turn, "failed")
-        run.append(StepFailed(failure=_failure(error)), place=turn.step)
+        run.log.append(StepFailed(failure=_failure(error)), place=turn.step)
 
 
 async def end_turn(run: Run, turn: TurnState) -> None:
@@ -342,10 +342,10 @@ async def end_turn(run: Run, turn: TurnState) -> None:
         return
     if data.stop_reason == "context_window":
         overflow = Failure(category="context_overflow", message="the context window was full before the answer ended")
-        run.append(StepFailed(failure=overflow), place=turn.step)
+        run.log.append(StepFailed(failure=overflow), place=turn.step)
         return
     complete = data.stop_reason not in INCOMPLETE
-    run.append(TurnCompleted(message=seq, stop_reason=data.stop_reason, complete=complete), place=turn.id)
+    run.log.append(TurnCompleted(message=seq, stop_reason=data.stop_reason, complete=complete), place=turn.id)
     await run.log.commit()
 
 
@@ -386,7 +386,7 @@ async def _ask_what_follows(run: Run, turn: TurnState, failure: Failure) -> Stop
 
 
 async def _fail_turn(run: Run, turn: TurnState, failure: Failure) -> None:
-    run.append(TurnFailed(failure=failure), place=turn.id)
+    run.log.append(TurnFailed(failure=failure), place=turn.id)
     await run.log.commit()
 
 
@@ -403,7 +403,7 @@ async def _stop_overdue(run: Run, turn: TurnState) -> None:
     _close_stream(run, turn, "failed")
     stop_calls(run, turn, "failed")
     failure = Failure(category="hook_failed", message=message, details={"plugin": plugin, "hook": hook})
-    run.append(StepFailed(failure=failure), place=turn.step)
+    run.log.append(StepFailed(failure=failure), place=turn.step)
 
 
 # ------------------------------------------------------------------------------------------------------ closing
@@ -419,7 +419,7 @@ def _close_stream(run: Run, turn: TurnState, cause: str) -> None:
         elif flow is None:  # what had arrived, arrived in an earlier process; the person saw it all the same
             _, partial = crashed_partial(run, turn)
         event: Any = MessageInterrupted(message=partial, cause=cause, note=f"the answer was {cause}")  # type: ignore[arg-type]
-        run.append(event, place=turn.step)
+        run.log.append(event, place=turn.step)
     run.flow = run.pending = None
 
 
@@ -428,7 +428,7 @@ async def _cancel(run: Run, turn: TurnState) -> None:
     _close_stream(run, turn, "cancelled")
     stop_calls(run, turn, "cancelled")
     cause = turn.cancel.cause if turn.cancel is not None else "cancelled"
-    run.append(TurnCancelled(cause=cause), place=turn.id)
+    run.log.append(TurnCancelled(cause=cause), place=turn.id)
     with anyio.move_on_after(CLOSING_S, shield=True):
         await run.log.commit()
 
@@ -438,7 +438,7 @@ async def _close_now(run: Run, request: CancelRequested) -> None:
     if turn is None or run.log.is_closed:
         return
     if turn.cancel is None:
-        run.append(request, place=turn.id)
+        run.log.append(request, place=turn.id)
     await _cancel(run, turn)
 
 
@@ -449,7 +449,7 @@ async def _close_broken(run: Run, error: Exception) -> None:
     _close_stream(run, turn, "failed")
     stop_calls(run, turn, "failed")
     failure = Failure(category="internal", message=f"{type(error).__name__}: {error}"[:1000])
-    run.append(TurnFailed(failure=failure), place=turn.id)
+    run.log.append(TurnFailed(failure=failure), place=turn.id)
     with anyio.move_on_after(CLOSING_S, shield=True):
         await run.log.commit()
 

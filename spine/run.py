@@ -125,10 +125,6 @@ class Run:
         await self.log.commit()
         await checkpoint_if_cancelled()
 
-    def append(self, *events: Any, place: str | None) -> int:
-        """Append to the log; returns the last number."""
-        return self.log.append(*events, place=place)
-
     def hook_failed(self, place: str) -> Callable[[Any], None]:
         """A reporter that records an observer's failure."""
         return lambda error: self.append_failed(error, place)
@@ -136,7 +132,7 @@ class Run:
     def append_failed(self, error: Any, place: str) -> None:
         """Record that an observer failed."""
         text = error.message[:1000]
-        self.append(HookFailed(hook=error.hook or "", plugin=error.plugin, error=text), place=place)
+        self.log.append(HookFailed(hook=error.hook or "", plugin=error.plugin, error=text), place=place)
 
 
 async def stop_if_cancelled(turn: TurnState) -> None:
@@ -167,4 +163,4 @@ def compact(run: Run, turn: TurnState, compaction: Compact, plugin: str, hook: s
         problem = f"compacts until seq {compaction.until}, which parts a call from its result"
     if problem is not None:
         raise HookMisused(f"plugin {plugin} {problem} in {hook}", plugin=plugin, hook=hook)
-    run.append(HistoryCompacted(summary=compaction.summary, until=compaction.until), place=turn.id)
+    run.log.append(HistoryCompacted(summary=compaction.summary, until=compaction.until), place=turn.id)

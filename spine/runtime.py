@@ -14,13 +14,14 @@ import attrs
 from spine.agent import Agent, contract
 from spine.clock import Clock, SystemClock
 from spine.codec import Codec
-from spine.commits import Writer
+from spine.commits import Writer, at_next_tick
 from spine.config import Settings, find_key, load_settings, make_store_folder
 from spine.errors import RouteUnknown, SessionExists, SessionOwned, SessionUnknown, SpineError, StoreError, UsageError
 from spine.hooks import Hooks
 from spine.inputs import inbox_event
-from spine.llm.catalogue import CATALOGUE, Provider
+from spine.llm.catalogue import Provider
 from spine.llm.protocols import Adapter
+from spine.llm.providers import CATALOGUE
 from spine.llm.request import Route
 from spine.llm.retry import RetryPolicy
 from spine.log import LogReader, SessionLog, Synchronised
@@ -75,6 +76,7 @@ class Runtime:
         self._running: dict[SessionId, Session] = {}
         self._pending: set[SessionLog] = set()
         self._wake = anyio.Event()
+        self._call_soon: Callable[[Callable[[], object]], object] | None = None
         self._group: anyio.abc.TaskGroup | None = None
         self._workers = Workers(max_threads=SYNC_THREADS)
 
@@ -130,6 +132,7 @@ class Runtime:
     async def __aenter__(self) -> "Runtime":
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
+        self._call_soon = at_next_tick()
         self._group.start_soon(self._flush_pending)
         self._group.start_soon(self._tick)
         return self
@@ -396,12 +399,18 @@ class Runtime:
                 _logger.exception("an unloaded plugin failed to close")
 
     def _note_pending(self, log: SessionLog) -> None:
+        if not self._pending and self._call_soon is not None:
+            self._call_soon(self._look_at_pending)
         self._pending.add(log)
-        if not self._wake.is_set():
+
+    def _look_at_pending(self) -> None:
+        """At the next tick: is anything still pending? Mostly a commit took it, and no task need wake up."""
+        self._pending = {log for log in self._pending if log.has_pending and not log.is_closed}
+        if self._pending:
             self._wake.set()
 
     async def _flush_pending(self) -> None:
-        """Commit at the next tick what is appended and nobody is waiting for."""
+        """Commit what is appended and nobody is waiting for."""
         while True:
             await self._wake.wait()
             self._wake = anyio.Event()

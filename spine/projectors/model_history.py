@@ -7,7 +7,7 @@ Append-only otherwise, so that views are slices of one growing list and a step c
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import attrs
@@ -171,18 +171,7 @@ class ModelHistory:
     name = "model_history"
 
     def __init__(self) -> None:
-        self._rules: dict[str, Callable[[HistoryState, Envelope, Any], None]] = {
-            "input.accepted": _accept,
-            "input.delivered": _deliver,
-            "turn.started": _start_turn,
-            "model.requested": lambda state, event, data: state.settle(),
-            "message.committed": _commit_message,
-            "message.interrupted": _interrupt_message,
-            "tool.completed": _complete,
-            "tool.revised": _revise,
-            "history.compacted": _compact,
-        }
-        self.types = frozenset(self._rules)
+        self.types = frozenset(HISTORY_RULES)
 
     def initial(self) -> HistoryState:
         """The history of a session in which nothing happened."""
@@ -190,14 +179,8 @@ class ModelHistory:
 
     def apply(self, state: HistoryState, event: RecordedEvent) -> HistoryState:
         """Fold one event in; the state is changed in place, views given out before stay as they were."""
-        self._rules[event.type](state, event, event.data)
+        HISTORY_RULES[event.type](state, event, event.data)
         return state
-
-    def fold(self, state: HistoryState, kind: str, envelope: Envelope, data: Any) -> None:
-        """`apply` for an event that is not made into a `RecordedEvent`; other types change nothing."""
-        rule = self._rules.get(kind)
-        if rule is not None:
-            rule(state, envelope, data)
 
 
 def _accept(state: HistoryState, event: Envelope, data: InputAccepted) -> None:
@@ -258,3 +241,17 @@ def _compact(state: HistoryState, event: Envelope, data: HistoryCompacted) -> No
     state.settle()
     kept = state.track.cut(lambda m, s: s > data.until)
     state.track = _Track([data.summary, *kept.messages], [event.seq, *kept.seqs])
+
+
+HISTORY_RULES: Mapping[str, Callable[[HistoryState, Envelope, Any], None]] = {
+    "input.accepted": _accept,
+    "input.delivered": _deliver,
+    "turn.started": _start_turn,
+    "model.requested": lambda state, event, data: state.settle(),
+    "message.committed": _commit_message,
+    "message.interrupted": _interrupt_message,
+    "tool.completed": _complete,
+    "tool.revised": _revise,
+    "history.compacted": _compact,
+}
+"""What each event does to the state, which is changed in place; the same rules fold stored rows."""

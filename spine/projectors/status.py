@@ -4,7 +4,7 @@ The loop starts from this state and from nothing else, so a fresh turn, a resume
 same path. The table of endings stands here: calls decide first, then the stop reason.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import attrs
@@ -198,31 +198,7 @@ class Status:
     name = "status"
 
     def __init__(self) -> None:
-        self._rules: dict[str, Callable[[SessionStatus, Envelope, Any], None]] = {
-            "session.created": _created,
-            "session.resumed": _resumed,
-            "session.renamed": _renamed,
-            "input.accepted": _accepted,
-            "input.delivered": _delivered,
-            "turn.started": _turn_started,
-            "model.requested": _requested,
-            "model.attempt_started": _attempt_started,
-            "model.attempt_failed": _attempt_failed,
-            "message.committed": _committed,
-            "tool.started": _tool_started,
-            "tool.completed": _tool_completed,
-            "tool.revised": _tool_revised,
-            "step.failed": _step_failed,
-            "cancel.requested": _cancel_requested,
-            "approval.requested": _approval_requested,
-            "approval.decided": _approval_decided,
-            "turn.suspended": _turn_suspended,
-            "turn.completed": _turn_completed,
-            "turn.failed": _turn_failed,
-            "turn.cancelled": _turn_cancelled,
-            "history.compacted": lambda state, event, data: None,
-        }
-        self.types = frozenset(self._rules)
+        self.types = frozenset(STATUS_RULES)
 
     def initial(self) -> SessionStatus:
         """A session in which nothing happened."""
@@ -230,14 +206,8 @@ class Status:
 
     def apply(self, state: SessionStatus, event: RecordedEvent) -> SessionStatus:
         """Fold one event in; the state is changed in place."""
-        self._rules[event.type](state, event, event.data)
+        STATUS_RULES[event.type](state, event, event.data)
         return state
-
-    def fold(self, state: SessionStatus, kind: str, envelope: Envelope, data: Any) -> None:
-        """`apply` for an event that is not made into a `RecordedEvent`; other types change nothing."""
-        rule = self._rules.get(kind)
-        if rule is not None:
-            rule(state, envelope, data)
 
 
 def _created(state: SessionStatus, event: Envelope, data: SessionCreated) -> None:
@@ -323,8 +293,10 @@ def _tool_completed(state: SessionStatus, event: Envelope, data: ToolCompleted) 
     call.completed = data
     if call.approval is not None:
         state.approvals[call.approval].used = True
-    if all([other.completed is not None for other in turn.calls.values()]):
-        turn.phase = _after(turn)
+    for other in turn.calls.values():
+        if other.completed is None:
+            return
+    turn.phase = _after(turn)
 
 
 def _tool_revised(state: SessionStatus, event: Envelope, data: ToolRevised) -> None:
@@ -405,3 +377,30 @@ def _open(state: SessionStatus) -> TurnState:
     if state.turn is None:
         raise AssertionError("a fact of a turn without an open turn")
     return state.turn
+
+
+STATUS_RULES: Mapping[str, Callable[[SessionStatus, Envelope, Any], None]] = {
+    "session.created": _created,
+    "session.resumed": _resumed,
+    "session.renamed": _renamed,
+    "input.accepted": _accepted,
+    "input.delivered": _delivered,
+    "turn.started": _turn_started,
+    "model.requested": _requested,
+    "model.attempt_started": _attempt_started,
+    "model.attempt_failed": _attempt_failed,
+    "message.committed": _committed,
+    "tool.started": _tool_started,
+    "tool.completed": _tool_completed,
+    "tool.revised": _tool_revised,
+    "step.failed": _step_failed,
+    "cancel.requested": _cancel_requested,
+    "approval.requested": _approval_requested,
+    "approval.decided": _approval_decided,
+    "turn.suspended": _turn_suspended,
+    "turn.completed": _turn_completed,
+    "turn.failed": _turn_failed,
+    "turn.cancelled": _turn_cancelled,
+    "history.compacted": lambda state, event, data: None,
+}
+"""What each event does to the state, which is changed in place; the same rules fold stored rows."""
