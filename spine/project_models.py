@@ -11,7 +11,8 @@ from typing import Any, Final
 import attrs
 
 from spine.errors import ConfigInvalid
-from spine.llm.catalogue import CATALOGUE, ModelEntry, Prices, Provider, Traits
+from spine.llm.catalogue import ModelEntry, Prices, Provider, Traits
+from spine.llm.providers import CATALOGUE
 from spine.tables import Place, Reader, fields, flag, kind_of, matching, names, text
 
 __all__ = ["make_provider", "read_model", "read_provider"]

@@ -6,7 +6,7 @@ Loaded only when a log or a URL asks for it, because most logs are the core's ow
 from spine.codec import Codec
 from spine.config import Settings
 from spine.hooks import Hooks
-from spine.llm.catalogue import CATALOGUE
+from spine.llm.providers import CATALOGUE
 from spine.plugins import Plugins
 from spine.scope import Registries
 

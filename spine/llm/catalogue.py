@@ -1,4 +1,4 @@
-"""Providers and models as data (floor 3).
+"""What can be known of providers and models (floor 3); the data itself stands in `spine.llm.providers`.
 
 What is not listed works too: with careful traits, an unknown window and an unknown price. Nothing is guessed from a
 URL or a model's name.
@@ -12,7 +12,7 @@ import attrs
 
 from spine.llm.usage import Cost, Usage
 
-__all__ = ["CATALOGUE", "Catalogue", "ModelEntry", "Prices", "Provider", "Traits", "price"]
+__all__ = ["Catalogue", "ModelEntry", "Prices", "Provider", "Traits", "price"]
 
 
 @attrs.frozen(kw_only=True)
@@ -133,111 +133,3 @@ class Catalogue:
         merged.setdefault("window", model.window)
         merged.setdefault("max_output", model.max_output)
         return Traits(provider=provider, protocol=entry.protocol if entry else "", model=name, **merged)
-
-
-def _chat(
-    id: str, base_url: str, key_env: str | None, *, models: Mapping[str, ModelEntry] | None = None, **traits: Any
-) -> Provider:
-    return Provider(
-        id=id,
-        protocol="openai_chat",
-        base_url=base_url,
-        key_env=key_env,
-        auth="bearer" if key_env else "none",
-        traits=traits,
-        models=models or {},
-    )
-
-
-SNAPSHOT = "2026-11-28"
-"""The state of the data below, which also names its prices."""
-
-
-def _gpt(
-    input: int, cache_read: int, output: int, *, window: int, max_output: int, thinking: tuple[str, ...]
-) -> ModelEntry:
-    """Prices per million tokens, in millionths of a dollar; `thinking` lists the model's efforts."""
-    prices = Prices(id=SNAPSHOT, input=input, cache_read=cache_read, output=output)
-    return ModelEntry(window=window, max_output=max_output, prices=prices, traits={"thinking": thinking})
-
-
-_GPT_5: Mapping[str, Any] = {
-    "window": 400_000,
-    "max_output": 128_000,
-    "thinking": ("minimal", "low", "medium", "high"),
-}
-_GPT_41: Mapping[str, Any] = {"window": 1_047_576, "max_output": 32_768, "thinking": ()}
-_GPT_4O: Mapping[str, Any] = {"window": 128_000, "max_output": 16_384, "thinking": ()}
-_OPENAI_MODELS = {
-    "gpt-4.1": _gpt(2_000_000, 500_000, 8_000_000, **_GPT_41),
-    "gpt-4.1-mini": _gpt(400_000, 100_000, 1_600_000, **_GPT_41),
-    "gpt-4.1-nano": _gpt(100_000, 25_000, 400_000, **_GPT_41),
-    "gpt-4o": _gpt(2_500_000, 1_250_000, 10_000_000, **_GPT_4O),
-    "gpt-4o-mini": _gpt(150_000, 75_000, 600_000, **_GPT_4O),
-    "gpt-5": _gpt(1_250_000, 125_000, 10_000_000, **_GPT_5),
-    "gpt-5-mini": _gpt(250_000, 25_000, 2_000_000, **_GPT_5),
-    "gpt-5-nano": _gpt(50_000, 5_000, 400_000, **_GPT_5),
-}
-_OPENAI = Provider(
-    id="openai",
-    protocol="openai_responses",
-    base_url="https://api.openai.com/v1",
-    key_env="OPENAI_API_KEY",
-    traits={"audio": False, "strict_schemas": True, "tool_images": True},
-    models=_OPENAI_MODELS,
-)
-
-
-def _claude(input: int, cache_read: int, cache_write: int, output: int) -> ModelEntry:
-    """A model of 2025: prices per million tokens, in millionths of a dollar; writes to the cache are for 5 minutes."""
-    prices = Prices(id=SNAPSHOT, input=input, cache_read=cache_read, cache_write=cache_write, output=output)
-    return ModelEntry(window=200_000, max_output=64_000, prices=prices)
-
-
-_ANTHROPIC = Provider(
-    id="anthropic",
-    protocol="anthropic_messages",
-    base_url="https://api.anthropic.com/v1",
-    auth="header x-api-key",
-    key_env="ANTHROPIC_API_KEY",
-    traits={
-        "audio": False,
-        "call_id_pattern": r"[A-Za-z0-9_-]{1,256}",
-        "tool_name_pattern": r"[A-Za-z0-9_-]{1,128}",
-    },
-    models={
-        "claude-haiku-4-5": _claude(1_000_000, 100_000, 1_250_000, 5_000_000),
-        "claude-opus-4-5": _claude(5_000_000, 500_000, 6_250_000, 25_000_000),
-        "claude-sonnet-4-5": _claude(3_000_000, 300_000, 3_750_000, 15_000_000),
-    },
-)
-
-CATALOGUE = Catalogue(
-    snapshot=SNAPSHOT,
-    providers={
-        entry.id: entry
-        for entry in (
-            _ANTHROPIC,
-            _OPENAI,
-            _chat(
-                "openai_chat",
-                "https://api.openai.com/v1",
-                "OPENAI_API_KEY",
-                models=_OPENAI_MODELS,
-                developer_role=True,
-                max_tokens_field="max_completion_tokens",
-                strict_schemas=True,
-            ),
-            _chat("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", vision=False),
-            _chat("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-            _chat("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", stream_usage=False),
-            _chat("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-            _chat("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
-            _chat("ollama", "http://127.0.0.1:11434/v1", None, terminal="done"),
-            _chat("llamacpp", "http://127.0.0.1:8080/v1", None),
-            _chat("vllm", "http://127.0.0.1:8000/v1", None),
-            _chat("lmstudio", "http://127.0.0.1:1234/v1", None),
-        )
-    },
-)
-"""What is known without any configuration."""

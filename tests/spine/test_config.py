@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from spine.config import Settings, find_key, load_settings, make_store_folder, store_url
 from spine.errors import ConfigInvalid, KeyMissing
-from spine.llm.catalogue import CATALOGUE, Provider
+from spine.llm.catalogue import Provider
+from spine.llm.providers import CATALOGUE
 from spine.project_file import read_project
 
 WHOLE = """\

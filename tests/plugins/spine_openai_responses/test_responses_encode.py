@@ -12,7 +12,8 @@ from responses_made import PROTOCOL, TRAITS, call, completed, done, message, par
 from wire_trials import NO_RECORDS, cases
 
 from spine.llm.assemble import assemble
-from spine.llm.catalogue import CATALOGUE, Traits
+from spine.llm.catalogue import Traits
+from spine.llm.providers import CATALOGUE
 from spine.llm.errors import ProviderError
 from spine.llm.request import ResponseFormat, ToolChoice
 from spine.messages import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spine.llm.catalogue import CATALOGUE
+from spine.llm.providers import CATALOGUE
 from spine.stores.memory import MemoryStore
 from spine.testing.demo import AGENT, demo_script, play_demo, run_demo
 from spine.testing.scenario_file import read_scenario
