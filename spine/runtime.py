@@ -22,7 +22,6 @@ from spine.inputs import inbox_event
 from spine.llm.catalogue import Provider
 from spine.llm.protocols import Adapter
 from spine.llm.providers import CATALOGUE
-from spine.llm.providers import CATALOGUE
 from spine.llm.request import Route
 from spine.llm.retry import RetryPolicy
 from spine.log import LogReader, SessionLog, Synchronised
