@@ -251,6 +251,8 @@ class Codec:
 
 
 def _extra_paths(data: Any, known: Any, path: str) -> Iterable[str]:
+    if isinstance(data, dict) and isinstance(known, str):  # a text block, whose short form is its text
+        known = {"type": "text", "text": known}
     if isinstance(data, dict) and isinstance(known, dict):
         for key, item in data.items():
             if key in known:
