@@ -11,27 +11,39 @@ from spine.cli.reading import load_plugins
 from spine.cli.screen import columns, note, out, out_json
 from spine.codec import Codec
 from spine.config import Settings, find_key, load_settings
-from spine.errors import KeyMissing
+from spine.errors import KeyMissing, RouteUnknown
 from spine.llm.catalogue import Catalogue, ModelEntry, Provider
+from spine.tables import nearest
 
 __all__ = ["COMMANDS"]
 
 MILLION: Final = 1_000_000
+_OF_ROUTE: Final = frozenset(("provider", "protocol", "model", "window", "max_output"))
+"""Traits that are facts of the route itself."""
+_APART: Final = frozenset(("traits", "prices", "source"))
+"""What `_explain` shows in its own way."""
 
 
 # ----------------------------------------------------------------------------------------------------------- models
 
 
 @click.command()
+@click.argument("name", required=False)
 @options("json")
-def models(as_json: bool) -> None:
-    """List providers, models, keys and prices."""
+def models(name: str | None, as_json: bool) -> None:
+    """List providers, models, keys and prices; or all that is known of a NAME: a provider, provider:name or alias."""
     settings = load_settings()
     catalogue = settings.extend(load_plugins(settings, Codec()).catalogue)
-    if as_json:
-        for provider, name, entry in _entries(catalogue):
-            out_json(_fact(settings, provider, name, entry))
-        return
+    if name is not None:
+        _explain(settings, catalogue, settings.aliases.get(name, name), as_json)
+    elif as_json:
+        for provider, model, entry in _entries(catalogue):
+            out_json(_fact(settings, provider, model, entry))
+    else:
+        _list(settings, catalogue)
+
+
+def _list(settings: Settings, catalogue: Catalogue) -> None:
     rows = [
         (
             f"{provider.id}:{name or '…'}",
@@ -58,6 +70,31 @@ def _entries(catalogue: Catalogue) -> Iterator[tuple[Provider, str | None, Model
             yield provider, name, entry
         if not provider.models:
             yield provider, None, ModelEntry()
+
+
+def _explain(settings: Settings, catalogue: Catalogue, name: str, as_json: bool) -> None:
+    """One line for each fact of a provider, or of a model of it, listed or not."""
+    id, _, model = name.partition(":")
+    provider = catalogue.providers.get(id)
+    if provider is None:
+        raise RouteUnknown(f'unknown provider "{id}"{nearest(id, catalogue.providers)}', hint="spine models")
+    entry = catalogue.model(id, model)
+    traits = attrs.asdict(catalogue.traits(id, model), filter=lambda field, _: field.name not in _OF_ROUTE)
+    fact = {**_fact(settings, provider, model or None, entry), "auth": provider.auth, "traits": traits}
+    if as_json:
+        out_json(fact)
+        return
+    rows = [(key, _known(value), provider.source) for key, value in fact.items() if key not in _APART and value]
+    rows += [("prices", _prices(entry), entry.prices.id if entry.prices else "")] if model else []
+    origins = {**dict.fromkeys(provider.traits, f"provider {id}"), **dict.fromkeys(entry.traits, f"model {model}")}
+    rows += [(f"traits.{key}", _known(value), origins.get(key, "default")) for key, value in traits.items()]
+    out(columns(("fact", "value", "from"), rows))
+
+
+def _known(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(value) or "none"
+    return f"{value:,}" if type(value) is int else "unknown" if value is None else _shown(value)
 
 
 def key_state(settings: Settings, provider: Provider) -> str:

@@ -123,6 +123,23 @@ def test_models_show_keys_as_set_or_missing_and_never_their_text(
     assert {fact["provider"] for fact in facts} >= {"openai", "lab", "ollama"}
 
 
+def test_models_explain_a_provider_a_model_and_an_alias(spine, folder: Path) -> None:
+    (folder / "spine.toml").write_text('aliases = { fast = "openai:gpt-5-mini" }\n')
+    lines = {" ".join(line.split()) for line in spine("models", "fast").stdout.splitlines()}
+    assert {
+        "window 400,000 catalogue",
+        "prices 0.25 / 0.025 / 2.00 2026-11-28",
+        "traits.thinking minimal, low, medium, high model gpt-5-mini",
+        "traits.strict_schemas yes provider openai",
+        "traits.tools yes default",
+    } <= lines
+    fact = json.loads(spine("models", "deepseek", "--json").stdout)
+    assert (fact["model"], fact["auth"], fact["traits"]["reasoning_field"]) == (None, "bearer", "reasoning_content")
+    assert "prices unknown" in " ".join(spine("models", "groq:unlisted").stdout.split())
+    done = spine("models", "opnai")
+    assert (done.exit_code, 'did you mean "openai"?' in done.stderr) == (2, True)
+
+
 def test_config_says_where_each_value_comes_from(spine, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "spine.toml").write_text('model = "a:1"\nagent = "m:a"\nplugins.block = ["noisy"]\nstrict = true\n')
     monkeypatch.setenv("SPINE_MODEL", "b:2")

@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,3 +114,17 @@ def test_prices_are_those_of_the_public_list(provider: str, name: str, entry: Mo
     ):
         amount = theirs.base if isinstance(theirs, types.TieredPrices) else theirs
         assert value == (None if amount is None else int(Decimal(amount) * 1_000_000)), (name, theirs)
+
+
+def test_the_page_of_providers_lists_the_catalogue() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "providers.md"
+    rows = [line.strip("| \n").split(" | ") for line in page.read_text().splitlines() if line.startswith("| `")]
+    assert rows == [
+        [
+            f"`{entry.id}`",
+            f"`{entry.protocol}`",
+            f"`{entry.base_url}`" if entry.base_url else "your own",
+            f"`{entry.key_env}`" if entry.key_env else "none",
+        ]
+        for entry in CATALOGUE.providers.values()
+    ]
