@@ -3,7 +3,7 @@
 A blocking runtime has an event loop of its own in a thread of its own, so it also works where a loop is running.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
@@ -15,19 +15,23 @@ from anyio.lowlevel import current_token
 from spine import runtime as awaiting
 from spine.agent import Agent
 from spine.errors import UsageError
+from spine.events import RecordedEvent
 from spine.inputs import Input
-from spine.log import SessionLog
+from spine.llm.request import Route
+from spine.log import LogReader, SessionLog, Synchronised
 from spine.plugins import PluginInfo
+from spine.portability import Portability
 from spine.projectors.model_history import History
 from spine.projectors.transcript import Transcript
 from spine.projectors.usage import UsageReport
+from spine.scope import Disposer
 from spine.session import Session as AwaitingSession
 from spine.store import SessionInfo
 from spine.stream import TurnStream as AwaitingStream
 from spine.turn import Turn
 from spine.values import SessionId
 
-__all__ = ["Runtime", "Session", "TurnStream"]
+__all__ = ["Runtime", "ScopeHandle", "Session", "TurnStream"]
 
 T = TypeVar("T")
 
@@ -92,10 +96,56 @@ class Runtime(AbstractContextManager["Runtime"]):
         """As `spine.Runtime.sessions`."""
         return list(self._call(self.awaiting.sessions))
 
+    def reader(self, id: str) -> LogReader:
+        """As `spine.Runtime.reader`; reading needs no loop, following does: `follow`."""
+        return self.awaiting.reader(id)
+
+    def follow(self, id: str, after: int = 0) -> Iterator[RecordedEvent | Synchronised]:
+        """As `spine.Runtime.follow`."""
+        return _each(self._call, self.awaiting.follow(id, after))
+
+    def send(self, id: str, kind: str, data: Mapping[str, Any], *, key: str) -> bool:
+        """As `spine.Runtime.send`."""
+        return bool(self._call(self.awaiting.send, id, kind, data, key=key))
+
+    def scope(self, id: str, parent: "str | ScopeHandle | None" = None) -> "ScopeHandle":
+        """As `spine.Runtime.scope`."""
+        above = parent._handle if isinstance(parent, ScopeHandle) else parent
+        return ScopeHandle(self._call(self.awaiting.scope, id, above), self._call)
+
+    def load_plugin(self, plugin: Any) -> PluginInfo:
+        """As `spine.Runtime.load_plugin`."""
+        return self._call(self.awaiting.load_plugin, plugin)  # type: ignore[no-any-return]
+
+    def unload_plugin(self, name: str) -> None:
+        """As `spine.Runtime.unload_plugin`."""
+        self._call(self.awaiting.unload_plugin, name)
+
     @property
     def plugins(self) -> tuple[PluginInfo, ...]:
         """As `spine.Runtime.plugins`."""
         return self.awaiting.plugins
+
+
+class ScopeHandle:
+    """A scope that the application adds to at run time; from any thread."""
+
+    def __init__(self, handle: awaiting.ScopeHandle, call: Callable[..., Any]) -> None:
+        self._handle = handle
+        self._call = call
+
+    def add(self, value: Any) -> Disposer:
+        """Add a section or a tool to exactly this scope; the returned function takes it out again."""
+        dispose = self._call(self._handle.add, value)
+        return lambda: self._call(dispose)
+
+
+def _each(call: Callable[..., Any], items: Any) -> Iterator[Any]:
+    while True:
+        try:
+            yield call(items.__anext__)
+        except StopAsyncIteration:
+            return
 
 
 def _is_on_trio() -> bool:
@@ -127,6 +177,24 @@ class Session:
     def log(self) -> SessionLog:
         """The session's log; its awaiting methods belong to the runtime's thread."""
         return self._session.log
+
+    @property
+    def agent(self) -> Agent:
+        """The agent that it was opened with."""
+        return self._session.agent
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn runs in this process now."""
+        return self._session.is_running
+
+    def follow(self, after: int = 0) -> Iterator[RecordedEvent | Synchronised]:
+        """Committed events after `after`, then each as it comes; waits for the next one without end."""
+        return _each(self._call, self._session.follow(after))
+
+    def rename(self, title: str) -> None:
+        """Give the session a title."""
+        self._call(self._session.rename, title)
 
     def run(self, input: Input, **options: Any) -> Turn:
         """Run a turn to its end, or until it waits for people."""
@@ -175,6 +243,10 @@ class Session:
         """What a person saw."""
         return self._call(self._session.transcript)  # type: ignore[no-any-return]
 
+    def portability(self, route: str | Route) -> Portability:
+        """Whether the session could go on with another model, and what would be lost."""
+        return self._call(self._session.portability, route)  # type: ignore[no-any-return]
+
     def usage(self) -> UsageReport:
         """Tokens and cost by model and step."""
         return self._call(self._session.usage)  # type: ignore[no-any-return]
@@ -194,14 +266,7 @@ class TurnStream:
 
     def text(self) -> Iterator[str]:
         """Pieces of the answer's text as they arrive."""
-        return self._each(self._stream.text())
+        return _each(self._call, self._stream.text())
 
     def __iter__(self) -> Iterator[Any]:
-        return self._each(self._stream.__aiter__())
-
-    def _each(self, items: Any) -> Iterator[Any]:
-        while True:
-            try:
-                yield self._call(items.__anext__)
-            except StopAsyncIteration:
-                return
+        return _each(self._call, self._stream.__aiter__())

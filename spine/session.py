@@ -34,8 +34,8 @@ from spine.log import SessionLog, Synchronised
 from spine.loop import run_turn
 from spine.messages import Message
 from spine.outputs import output_schema, parse_output
+from spine.portability import Portability, portability
 from spine.projectors.model_history import History
-from spine.projectors.projector import fold
 from spine.projectors.status import TurnState
 from spine.projectors.transcript import SessionTranscript, Transcript
 from spine.projectors.usage import SessionUsage, UsageReport
@@ -43,7 +43,7 @@ from spine.run import Run
 from spine.store import InboxEntry
 from spine.stream import TurnStream
 from spine.turn import Turn, make_turn
-from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, clean_text, decode, freeze_object
+from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, clean_text, decode, freeze, freeze_object
 from spine.wording import WORDING_VERSION
 
 _logger = logging.getLogger("spine")
@@ -80,6 +80,8 @@ class Session:
         self._scope = scope
         self._is_running = False
         self._announced = False
+        self._output: Any = None
+        """The type that the turn begun last was asked for."""
         self._seen: set[int] = set()
         """Inbox entries that were looked at."""
 
@@ -121,11 +123,18 @@ class Session:
 
     def transcript(self) -> Transcript:
         """What a person saw, committed events only."""
-        return fold(SessionTranscript(), self._run.log.read())
+        return self._run.log.project(SessionTranscript())
 
     def usage(self) -> UsageReport:
         """Tokens and cost by model and step."""
-        return fold(SessionUsage(), self._run.log.read())
+        return self._run.log.project(SessionUsage())
+
+    def portability(self, route: str | Route) -> Portability:
+        """Whether the session could go on with another model, and what would be lost; nothing is sent or recorded.
+
+        `route` is `provider:name`, an alias, or a route. Raises `RouteUnknown` or `KeyMissing`, as `run` would.
+        """
+        return portability(self._run, self._host.resolve_model(route) if isinstance(route, str) else route)
 
     def follow(self, after: int = 0) -> AsyncIterator[RecordedEvent | Synchronised]:
         """Committed events after `after`, then each as it comes; see `LogReader.follow`."""
@@ -163,9 +172,9 @@ class Session:
         key are checked first: an unknown model or a missing key raises with nothing written.
         """
         messages, overrides = input_messages(input), self._overrides(model, output, limits)
-        return await self._drive(lambda: self._start_turn(messages, overrides), output, check)
+        return await self._drive(lambda: self._start_turn(messages, overrides), check)
 
-    async def _drive(self, begin: Callable[[], None] | None = None, output: Any = None, check: bool = True) -> Turn:
+    async def _drive(self, begin: Callable[[], None] | None = None, check: bool = True) -> Turn:
         """Run the turn that `begin` starts, or else the open one. Nobody else runs one in this session meanwhile."""
         await checkpoint_if_cancelled()
         self._run.log.check_open()
@@ -182,32 +191,37 @@ class Session:
             self._is_running = False
             self._host.left(self)
         turn = self._make_turn(state)
-        if output is not None and turn.status == "completed":
-            turn = self._with_output(turn, output)
+        if "output" in state.started.overrides and turn.status == "completed":
+            turn = self._with_output(turn, state.started.overrides["output"])
+        if self._queued() and turn.status != "suspended":
+            self._host.spawn(self._work)
         if turn.status == "failed" and check:
             assert turn.error is not None
             raise TurnFailed(f"turn {turn.id} failed: {turn.error.message}", turn=turn, hint=f"spine log {self.id}")
-        if self._queued() and turn.status != "suspended":
-            self._host.spawn(self._work)
         return turn
 
-    def _with_output(self, turn: Turn, output: Any) -> Turn:
+    def _with_output(self, turn: Turn, asked: Any) -> Turn:
+        """The turn with its answer parsed; the type is the one asked for here, or after a restart the agent's."""
+        kinds = (self._output, self._run.agent.output)
+        kind = next((kind for kind in kinds if kind is not None and freeze(output_schema(kind)) == asked), None)
+        if kind is None:
+            return turn
         try:
-            return attrs.evolve(turn, output=parse_output(output, turn.text))
+            return attrs.evolve(turn, output=parse_output(kind, turn.text))
         except ValueRefused as error:
-            return attrs.evolve(turn, warnings=(*turn.warnings, f"the answer is no {output}: {error.message}"))
+            problem = f"the answer is no {asked['name']}: {error.message}"
+            return attrs.evolve(turn, warnings=(*turn.warnings, problem))
 
     def _make_turn(self, state: TurnState) -> Turn:
         return make_turn(self._status, state, self._run.log.head, self._run.clock.now())
 
-    def _overrides(self, model: str | None, output: Any, limits: Limits | None) -> JsonObject:
+    def _overrides(self, model: str | None = None, output: Any = None, limits: Limits | None = None) -> JsonObject:
         overrides: dict[str, Any] = {}
         if model is not None:
             overrides["model"] = str(self._host.resolve_model(model))
         if limits is not None:
             overrides["steps"] = limits.steps
-        if output is None:
-            output = self._run.agent.output
+        self._output = output = self._run.agent.output if output is None else output
         if output is not None:
             overrides["output"] = output_schema(output)
         return freeze_object(overrides)
@@ -288,8 +302,8 @@ class Session:
     @asynccontextmanager
     async def stream(self, input: Input, **options: Any) -> AsyncIterator[TurnStream]:
         """Run a turn and watch it: iterate over events, or over `.text()`. Leaving the block early cancels the turn."""
-        messages, output = input_messages(input), options.get("output")
-        overrides = self._overrides(options.pop("model", None), output, options.pop("limits", None))
+        messages = input_messages(input)
+        overrides = self._overrides(options.get("model"), options.get("output"), options.get("limits"))
         stream = TurnStream(self._run.log)
 
         async def drive(*, task_status: TaskStatus[None]) -> None:
@@ -298,7 +312,7 @@ class Session:
                 task_status.started()
 
             try:
-                stream.turn = await self._drive(begin, output, check=False)
+                stream.turn = await self._drive(begin, check=False)
             finally:
                 stream.finish()
 
@@ -356,7 +370,7 @@ class Session:
     async def _work(self) -> None:
         """Run turns for queued inputs until none is left, or the session waits for a person."""
         while (queued := self._queued()[:1]) and not self._is_running and self._status.turn is None:
-            await self._drive(partial(self._start_turn, queued=queued), check=False)
+            await self._drive(partial(self._start_turn, overrides=self._overrides(), queued=queued), check=False)
 
     # ------------------------------------------------------------------------------------------------- stopping
 
@@ -389,7 +403,8 @@ class Session:
             raise SessionBusy(f'turn {state.id if state else ""} of session "{self.id}" runs already')
         if state is None:
             queued = self._queued()[:1]
-            return await self._drive(partial(self._start_turn, queued=queued), check=check) if queued else None
+            begin = partial(self._start_turn, overrides=self._overrides(), queued=queued)
+            return await self._drive(begin, check) if queued else None
         self._resolve(state.started.overrides)
         self._run.is_resumed = True
         if not self._announced:
