@@ -6,6 +6,7 @@ was built on, and the patches that plugins made. The digest covers the effective
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 import attrs
@@ -154,6 +155,17 @@ _ITEMS: Mapping[str, tuple[type, ...]] = {
     "tools": (ToolDefinition, ServerTool),
     "stop_sequences": (str,),
 }
+_SCALARS: Mapping[str, tuple[type, ...]] = {
+    "route": (Route,),
+    "tool_choice": (ToolChoice, NoneType),
+    "parallel_tool_calls": (bool, NoneType),
+    "max_output_tokens": (int, NoneType),
+    "temperature": (int, float, NoneType),
+    "top_p": (int, float, NoneType),
+    "seed": (int, NoneType),
+    "thinking": (str, int, NoneType),
+    "response_format": (ResponseFormat, NoneType),
+}
 
 
 def problem_of(codec: Codec, before: ModelRequest, after: ModelRequest) -> str | None:
@@ -167,6 +179,9 @@ def problem_of(codec: Codec, before: ModelRequest, after: ModelRequest) -> str |
         items = getattr(after, name)
         if items is not getattr(before, name) and not all(isinstance(item, kinds) for item in items):
             return f"put something into the request's {name} that is no {kinds[0].__name__}"
+    for name, kinds in _SCALARS.items():
+        if not isinstance(getattr(after, name), kinds):
+            return f"gave a value for {name} that cannot be recorded: {getattr(after, name)!r:.80}"
     if after.messages is not before.messages and any(message.role == "system" for message in after.messages):
         return "put a system message into the request; sections belong in system"
     try:
