@@ -3,15 +3,23 @@
 The light half of reading: no event loop, no rebuilding of requests. `spine.log.LogReader` adds those.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, TypeVar, overload
 
 from spine.codec import Codec, genesis
 from spine.errors import LogBroken, SessionUnknown
 from spine.events import RecordedEvent
+from spine.projectors.projector import Projector, ViewingProjector, fold_all
 from spine.store import Row, Store
 from spine.values import Digest, SessionId, decode, digest
 
 __all__ = ["StoredLog"]
+
+S = TypeVar("S")
+V = TypeVar("V")
+
+_WHOLE_ANSWERS = frozenset(("message.committed", "message.interrupted"))
+"""Events that hold everything the chunks before them brought."""
 
 
 class StoredLog:
@@ -42,6 +50,48 @@ class StoredLog:
         for row in self.rows(after, until, types):
             yield self.codec.decode_row(self.session, row, prev_hash, self.content)
             prev_hash = b"" if types else row.hash
+
+    def select(
+        self, types: Collection[str], until: int | None = None, *, replaced_chunks: bool = True
+    ) -> Iterator[RecordedEvent]:
+        """Events of `types` in order, and those not known here, at which a fold may have to stop; no other is decoded.
+
+        Without `replaced_chunks`, pieces of an answer are left out where the whole of it follows.
+        """
+        knows, prev_hash = self.codec.knows, self.genesis
+        held: list[tuple[Row, bytes]] = []
+        for row in self.rows(until=until):
+            if row.type in types or not knows(row):
+                if row.type == "model.chunks" and not replaced_chunks:
+                    held.append((row, prev_hash))
+                else:
+                    if held and row.type not in _WHOLE_ANSWERS:
+                        yield from self._decoded(held)
+                    held.clear()
+                    yield self.codec.decode_row(self.session, row, prev_hash, self.content)
+            prev_hash = row.hash
+        yield from self._decoded(held)
+
+    def _decoded(self, held: list[tuple[Row, bytes]]) -> Iterator[RecordedEvent]:
+        for row, prev_hash in held:
+            yield self.codec.decode_row(self.session, row, prev_hash, self.content)
+
+    @overload
+    def project(self, projector: ViewingProjector[S, V]) -> V: ...
+    @overload
+    def project(self, projector: Projector[S]) -> S: ...
+    def project(self, projector: Projector[Any]) -> Any:
+        """What a projector makes of the committed events; only what it reads is decoded. Errors as `fold`."""
+        return self.project_all((projector,))[0]
+
+    def project_all(self, projectors: Sequence[Projector[Any]]) -> list[Any]:
+        """`project` for several projectors in one reading."""
+        types = frozenset().union(*(projector.types for projector in projectors))
+        reads_pieces = any(
+            "model.chunks" in projector.types and not getattr(projector, "skips_replaced_chunks", False)
+            for projector in projectors
+        )
+        return fold_all(projectors, self.select(types, replaced_chunks=reads_pieces))
 
     def _hash_of(self, seq: int) -> bytes:
         if seq == 0:

@@ -19,7 +19,7 @@ from spine.late import LATE
 ROOT = Path(__file__).resolve().parents[1]
 ROWS: tuple[tuple[int, str], ...] = (
     (0, "errors"),
-    (0, "late values"),
+    (0, "garbage late values"),
     (1, "clock drafts messages problems store tables threads"),
     (1, "readers"),
     (2, "tools wording"),

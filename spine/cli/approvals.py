@@ -173,7 +173,7 @@ def _through_inbox(opened: Reading, one: Waiting, data: dict[str, Any], owner: s
     until = time.monotonic() + TAKEN_S
     reader = StoredLog(opened.store, opened.codec, one.session)
     while time.monotonic() < until:
-        if any(_is_it(event.data, one.id) for event in reader.read(after=seq[0] if seq else 0)):
+        if any(_is_it(event.data, one.id) for event in reader.read(seq[0] if seq else 0, types=("approval.decided",))):
             out(f"{one.session}: {one.id} {data['decision']} by {one_line(data['by'])}; its owner ({owner}) goes on")
             return HOLDS
         time.sleep(0.05)

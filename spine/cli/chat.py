@@ -20,7 +20,7 @@ from spine.cli.turns import end_turn, interruptible, new_session_id, settled, sh
 from spine.config import Settings
 from spine.errors import SpineError, UsageError
 from spine.messages import user_message
-from spine.projectors import SessionTranscript, fold, to_text
+from spine.projectors import SessionTranscript, to_text
 from spine.proof.request_text import diff_text
 from spine.proof.request_view import find_request
 from spine.runtime import Runtime
@@ -164,7 +164,7 @@ def _request(state: Chat, rest: str) -> None:
 
 
 def _transcript(state: Chat, rest: str) -> None:
-    _read(state, lambda reader: to_text(fold(SessionTranscript(), reader.read())))
+    _read(state, lambda reader: to_text(reader.project(SessionTranscript())))
 
 
 def _model(state: Chat, rest: str) -> None:

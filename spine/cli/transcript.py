@@ -8,7 +8,7 @@ import click
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session
 from spine.cli.screen import LOCAL, is_terminal, out, out_json, paint
-from spine.projectors import SessionTranscript, fold, to_html, to_json, to_markdown, to_text
+from spine.projectors import SessionTranscript, to_html, to_json, to_markdown, to_text
 from spine.projectors.text import SCREEN_OUTCOME_BYTES, SCREEN_OUTCOME_LINES
 
 __all__ = ["COMMANDS"]
@@ -23,7 +23,7 @@ __all__ = ["COMMANDS"]
 def transcript(session: str | None, store: str | None, as_json: bool, times: bool, full: bool, form: str) -> None:
     """Print what a person saw, as text, Markdown, HTML or JSON."""
     with reading_session(store, session, check=True) as reader:
-        told = fold(SessionTranscript(), reader.read())
+        told = reader.project(SessionTranscript())
         if as_json:
             out_json(to_json(told))
         elif form == "text":

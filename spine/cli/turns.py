@@ -28,7 +28,7 @@ from spine.events import (
     ToolStarted,
 )
 from spine.llm.chunks import Chunk, TextDelta
-from spine.projectors import SessionUsage, fold
+from spine.projectors import SessionUsage
 from spine.projectors.json import plain
 from spine.projectors.phrases import call_text, duration, kind_of, money, with_reason
 from spine.projectors.visible import one_line, visible
@@ -209,7 +209,7 @@ def end_turn(session: Session, turn: Turn, screen: Screen, *, as_json: bool) -> 
 
 def _ended_well(session: Session, turn: Turn) -> int:
     if is_terminal(sys.stderr):
-        figures = fold(SessionUsage(), session.log.read()).turns.get(turn.id)
+        figures = session.log.project(SessionUsage()).turns.get(turn.id)
         note(f"\nturn {turn.id} completed: {figures}   (session {session.id}; go on: spine run -c)")
     return HOLDS
 

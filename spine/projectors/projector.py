@@ -4,18 +4,23 @@ A projector is a pure fold: no clock, environment, randomness, locale or network
 same as feeding them all at once, at every prefix of a log.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar, overload
 
 from spine.errors import EventUnknown
 from spine.events import RecordedEvent, UnknownEvent
+from spine.garbage import collector_paused
 
 S = TypeVar("S")
 V = TypeVar("V", covariant=True)
 
 
 class Projector(Protocol[S]):
-    """Folds events into a state. What people read of it is made from the state by a separate pure function."""
+    """Folds events into a state. What people read of it is made from the state by a separate pure function.
+
+    One that has the attribute `skips_replaced_chunks`, true, makes the same with and without the pieces of an answer
+    that is recorded whole, and need not be shown them.
+    """
 
     @property
     def name(self) -> str:
@@ -53,13 +58,27 @@ def fold(projector: Projector[Any], events: Iterable[RecordedEvent]) -> Any:
 
     Raises `EventUnknown` at an event that may not be skipped (see `refuse_unknown`).
     """
-    state = projector.initial()
-    types, apply = projector.types, projector.apply
-    for event in events:
-        if type(event.data) is UnknownEvent:
-            refuse_unknown(event)
-        elif event.type in types:
-            state = apply(state, event)
+    return fold_all((projector,), events)[0]
+
+
+def fold_all(projectors: Sequence[Projector[Any]], events: Iterable[RecordedEvent]) -> list[Any]:
+    """`fold` for several projectors in one reading: for each of them its view, or else its state."""
+    states = [projector.initial() for projector in projectors]
+    readers: dict[str, list[tuple[int, Callable[[Any, RecordedEvent], Any]]]] = {}
+    for at, projector in enumerate(projectors):
+        for name in projector.types:
+            readers.setdefault(name, []).append((at, projector.apply))
+    with collector_paused():
+        for event in events:
+            if type(event.data) is UnknownEvent:
+                refuse_unknown(event)
+            else:
+                for at, apply in readers.get(event.type, ()):
+                    states[at] = apply(states[at], event)
+        return [_view(projector, state) for projector, state in zip(projectors, states, strict=True)]
+
+
+def _view(projector: Projector[Any], state: Any) -> Any:
     view = getattr(projector, "view", None)
     return state if view is None else view(state)
 

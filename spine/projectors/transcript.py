@@ -126,6 +126,7 @@ class SessionTranscript:
     """The projector `transcript`."""
 
     name = "transcript"
+    skips_replaced_chunks = True
 
     def __init__(self) -> None:
         self.types = frozenset(kind.name for kind in CORE_EVENTS if kind.data in _RULES or kind.data in TALLY_RULES)

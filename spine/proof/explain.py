@@ -12,6 +12,7 @@ import attrs
 
 from spine.errors import UsageError
 from spine.events import (
+    CORE_EVENTS,
     ApprovalDecided,
     ApprovalRequested,
     MessageCommitted,
@@ -145,7 +146,7 @@ def call_story(reader: StoredLog, call: str) -> CallStory:
     facts: list[RecordedEvent] = []
     approvals: set[str] = set()
     known: list[str] = []
-    for event in reader.read():
+    for event in reader.select(_OF_STORY):
         data = event.data
         if isinstance(data, MessageCommitted):
             for each in data.message.tool_calls:
@@ -163,6 +164,7 @@ def call_story(reader: StoredLog, call: str) -> CallStory:
 
 
 _OF_CALL = (ApprovalRequested, ToolStarted, ToolResolved, ToolCompleted, ToolRevised)
+_OF_STORY = frozenset(kind.name for kind in CORE_EVENTS if kind.data in (*_OF_CALL, MessageCommitted, ApprovalDecided))
 
 
 def explain_call(reader: StoredLog, call: str, *, zone: tzinfo = UTC) -> str:
