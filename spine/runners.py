@@ -133,7 +133,7 @@ class _Waterfall:
 
 async def _level(run: _Waterfall, position: int, given: Any) -> Any:
     implementation = run.chain[position]
-    around = run.plugin
+    around, noted = run.plugin, len(run.changes)
 
     def call_next(passed: Any) -> Awaitable[Any]:
         if run.entered != position or passed is not given:
@@ -158,6 +158,8 @@ async def _level(run: _Waterfall, position: int, given: Any) -> Any:
         _check_type(result, run.allowed, implementation.plugin, run.hook, "returned")
     came_back = run.back_from == position + 1
     base = run.back if came_back else given
+    if not came_back and len(run.changes) > noted:  # what it passed on failed, and it went on without: nothing of it
+        del run.changes[noted:]
     if result is not base:
         run.changes.append(HookChange(implementation.plugin, "after" if came_back else "before", base, result))
     run.back_from, run.back = position, result
