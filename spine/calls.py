@@ -85,13 +85,19 @@ async def settle_calls(run: Run, turn: TurnState) -> None:
     for group in _groups(run, _unanswered(turn)):
         prepared = [await _prepare(run, turn, call) for call in group]
         await _run_group(run, turn, step, prepared)
-        asked = [run.log.status.approvals[item.id] for item in prepared if isinstance(item, _Waits)]
-        waiting = tuple(approval.request.id for approval in asked if approval.decision is None)
-        if waiting:
-            run.log.append(TurnSuspended(approvals=waiting), place=turn.id)
-            await run.log.commit()
-        if asked:  # with none waiting, all were decided while the group ran: the next move runs them
+        asked = [item.id for item in prepared if type(item) is _Waits]
+        if asked:
+            await _suspend(run, turn, asked)
             return
+
+
+async def _suspend(run: Run, turn: TurnState, asked: Sequence[str]) -> None:
+    """Let the turn wait for people; when all has been decided while the group ran, the next move runs the calls."""
+    approvals = run.log.status.approvals
+    waiting = tuple(id for id in asked if approvals[id].decision is None)
+    if waiting:
+        run.log.append(TurnSuspended(approvals=waiting), place=turn.id)
+        await run.log.commit()
 
 
 def not_started_after(stop_reason: str) -> ToolOutcome:
@@ -165,7 +171,8 @@ def _decided(run: Run, tool: Tool, block: ToolCallBlock, asked: ApprovalState) -
 async def _ask_hooks(
     run: Run, turn: TurnState, tool: Tool, block: ToolCallBlock, stale: ApprovalState | None
 ) -> _Prepared:
-    given = result = _invocation(block)
+    given = _invocation(block)
+    result: ToolInvocation | Deny | Ask | ToolOutcome = given
     changes: list[HookChange] = []
     chain = run.chain("spine_pre_execute")
     if chain:
@@ -174,7 +181,26 @@ async def _ask_hooks(
         result, changes = await waterfall(chain, "spine_pre_execute", "call", given, allowed, arguments, run.watch)
         await stop_if_cancelled(turn)
     applied = patches(changes, _call_changes)
-    effective = next((c.new for c in reversed(changes) if type(c.new) is ToolInvocation), given)
+    if not isinstance(result, ToolInvocation):
+        return _decided_by_hooks(run, tool, given, result, changes, applied, stale)
+    problem = None if result is given else _check_invocation(tool, given, result)
+    if problem is not None:
+        return _Done(block, Executed(outcomes.invalid_arguments(problem)), applied)
+    if _must_ask(run, tool, result):
+        return _wait(run, tool, block, result.arguments, applied, tool.approval_reason, stale)
+    return _Ready(tool, result, applied)
+
+
+def _decided_by_hooks(
+    run: Run,
+    tool: Tool,
+    given: ToolInvocation,
+    result: Deny | Ask | ToolOutcome,
+    changes: Sequence[HookChange],
+    applied: tuple[Patch, ...],
+    stale: ApprovalState | None,
+) -> _Prepared:
+    block = given.requested
     match result:
         case Deny(reason):
             decider = next(change.plugin for change in changes if type(change.new) is Deny)
@@ -182,13 +208,8 @@ async def _ask_hooks(
         case ToolOutcome():
             return _Done(block, settle(result, max_bytes=tool.max_result_bytes), applied)
         case Ask(reason):
+            effective = next((c.new for c in reversed(changes) if type(c.new) is ToolInvocation), given)
             return _wait(run, tool, block, effective.arguments, applied, reason, stale)
-    problem = None if result is given else _check_invocation(tool, given, result)
-    if problem is not None:
-        return _Done(block, Executed(outcomes.invalid_arguments(problem)), applied)
-    if _must_ask(run, tool, result):
-        return _wait(run, tool, block, result.arguments, applied, tool.approval_reason, stale)
-    return _Ready(tool, result, applied)
 
 
 def _check_invocation(tool: Tool, given: ToolInvocation, result: ToolInvocation) -> str | None:
@@ -219,6 +240,8 @@ def _policy(run: Run, tool: Tool) -> tuple[Approval, str]:
 def _must_ask(run: Run, tool: Tool, invocation: ToolInvocation) -> bool:
     """Whether a person must allow a call. A policy that breaks lets nothing run: `PluginFailed`."""
     policy, owner = _policy(run, tool)
+    if policy == "never":
+        return False
     name = f'the approval policy of tool "{tool.name}" from {owner}'
     try:
         verdict = policy(invocation) if callable(policy) else policy
@@ -273,9 +296,14 @@ def approval_hash(run: Run, tool: Tool, arguments: JsonObject) -> Digest:
 
 
 async def _run_group(run: Run, turn: TurnState, step: StepId, prepared: Sequence[_Prepared]) -> None:
-    started = [_start(run, step, item) if isinstance(item, _Ready) else item for item in prepared]
-    ready = [item for item in started if isinstance(item, _Ready)]
-    done = [item for item in started if isinstance(item, _Done)]
+    ready: list[_Ready] = []
+    done: list[_Done] = []
+    for item in prepared:
+        begun = _start(run, step, item) if type(item) is _Ready else item
+        if type(begun) is _Ready:
+            ready.append(begun)
+        elif type(begun) is _Done:
+            done.append(begun)
     for answered in done:
         _complete(run, step, answered.call, answered.executed, answered.patches)
     for answered in done:
@@ -288,8 +316,8 @@ async def _run_group(run: Run, turn: TurnState, step: StepId, prepared: Sequence
         return
     failures: list[SpineError] = []
     async with anyio.create_task_group() as group:
-        for item in ready:
-            group.start_soon(_run_contained, run, turn, step, item, failures)
+        for each in ready:
+            group.start_soon(_run_contained, run, turn, step, each, failures)
     if failures:
         raise failures[0]
 

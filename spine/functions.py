@@ -195,28 +195,31 @@ def _function_tool(
             "return one value, and report on the way with context.progress"
         )
     signature = read_signature(function, tool=name, context_type=ToolContext)
+    converter = _Converter(signature)
     made = Tool(
         definition=ToolDefinition(
             name=name,
             description=signature.description if description is None else description,
             parameters=signature.parameters,
         ),
-        handler=_handler(function, signature),
+        handler=_handler(function, converter),
         parallel=options.get("effect") == "read_only" if parallel is None else parallel,
-        check=_check(signature),
+        check=converter.check,
         **options,
     )
     return FunctionTool(function, check_tool(made), place_of(function))
 
 
-def _handler(function: Callable[..., Any], signature: Signature) -> ToolHandler:
+def _handler(function: Callable[..., Any], converter: "_Converter") -> ToolHandler:
+    context_name = converter.signature.context
+
     def keywords(arguments: Mapping[str, Any], context: Any) -> dict[str, Any]:
         try:
-            values = signature.convert(arguments)
+            values = converter.take(arguments)
         except Exception as exc:
             raise ArgumentsRefused(conversion_problem(str(exc))) from exc
-        if signature.context is not None:
-            values[signature.context] = context
+        if context_name is not None:
+            values[context_name] = context
         return values
 
     def call(arguments: Mapping[str, Any], context: Any) -> Any:
@@ -228,12 +231,23 @@ def _handler(function: Callable[..., Any], signature: Signature) -> ToolHandler:
     return call_on_loop if runs_on_loop(function) else call
 
 
-def _check(signature: Signature) -> Callable[[JsonObject], str | None]:
-    def check(arguments: JsonObject) -> str | None:
+class _Converter:
+    """From JSON to typed arguments, once for a call: what its check has made, its handler takes."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        self._checked: dict[int, tuple[Any, dict[str, Any]]] = {}
+        """The last checked arguments by their identity, with what they were converted to; taken out once."""
+
+    def check(self, arguments: JsonObject) -> str | None:
         try:
-            signature.convert(arguments)
+            values = self.signature.convert(arguments)
         except Exception as exc:  # also what the user's own classes raise: it is about the arguments all the same
             return conversion_problem(str(exc))
+        self._checked = {id(arguments): (arguments, values)}
         return None
 
-    return check
+    def take(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        # Handlers may run in threads: `pop` gives the values, which a function may change, to one of them.
+        _, values = self._checked.pop(id(arguments), (None, None))
+        return self.signature.convert(arguments) if values is None else values

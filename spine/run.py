@@ -1,6 +1,7 @@
 """What a running session holds while its turns run (floor 9): everything the loop is given and nothing it decides."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 from typing import Any
 
 import anyio
@@ -84,14 +85,28 @@ class Run:
     """The open turn was begun by another process, or before this session was opened."""
     next_route: Route | None = None
     """The route that a `spine_step_failed` hook chose for the next step."""
+    _names: tuple[Any, tuple[str, ...]] | None = None
+    _context: tuple[tuple[Any, ...], HookContext] | None = None
+    """The last names and context, each with what they were made from."""
 
     @property
     def callable_names(self) -> tuple[str, ...]:
         """Names of the tools that the effective request offers; nothing else may be called."""
-        return () if self.request is None else tuple(tool.name for tool in self.request.tools)
+        tools = () if self.request is None else self.request.tools
+        if self._names is None or self._names[0] is not tools:  # the same tuple at every step, mostly
+            self._names = (tools, tuple([tool.name for tool in tools]))
+        return self._names[1]
 
     def context(self, turn: TurnState, step: StepId) -> HookContext:
-        """What a hook may look at in this step."""
+        """What a hook may look at in this step; the same object while request and usage are the same."""
+        made_from, kept = (step, self.request, turn.usage), self._context
+        if kept is not None and all(map(is_, kept[0], made_from)):
+            return kept[1]
+        context = self._make_context(turn, step)
+        self._context = (made_from, context)
+        return context
+
+    def _make_context(self, turn: TurnState, step: StepId) -> HookContext:
         route = self.route if self.request is None else self.request.route
         return HookContext(
             session=self.log.session,
@@ -123,7 +138,8 @@ class Run:
     async def commit(self) -> None:
         """Make durable what is appended; when the caller was cancelled meanwhile, nothing follows."""
         await self.log.commit()
-        await checkpoint_if_cancelled()
+        if self.log.store.waits:  # otherwise there was no meanwhile
+            await checkpoint_if_cancelled()
 
     def hook_failed(self, place: str) -> Callable[[Any], None]:
         """A reporter that records an observer's failure."""
@@ -146,6 +162,8 @@ async def stop_if_cancelled(turn: TurnState) -> None:
 
 def patches(changes: Sequence[HookChange], changed: Callable[[HookChange], tuple[Any, ...]]) -> tuple[Patch, ...]:
     """The changes of a waterfall as patches, those that changed nothing left out."""
+    if not changes:
+        return ()
     found = ((change, changed(change)) for change in changes)
     return tuple(Patch(plugin=c.plugin, phase=c.phase, changes=fields) for c, fields in found if fields)
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import attrs
 
-from spine.events import ApprovalRequested
+from spine.events import ApprovalRequested, ToolCompleted
 from spine.llm.errors import Failure
 from spine.llm.response import StopReason
 from spine.llm.usage import Cost, Usage
@@ -18,12 +18,17 @@ TurnStatus = Literal["open", "completed", "failed", "cancelled", "suspended"]
 
 @attrs.frozen(kw_only=True)
 class ToolCall:
-    """One call of a turn. `arguments` are those it ran with, or would have; `outcome` None while it waits."""
+    """One call of a turn. `arguments` are those it ran with, or would have."""
 
     id: CallId
     name: str
     arguments: JsonObject | None
-    outcome: ToolOutcome | None
+    _completed: ToolCompleted | None
+
+    @property
+    def outcome(self) -> ToolOutcome | None:
+        """What came back; None while the call waits."""
+        return None if self._completed is None else self._completed.outcome
 
 
 @attrs.frozen(kw_only=True)
@@ -65,7 +70,7 @@ def make_turn(status: SessionStatus, turn: TurnState, head: tuple[int, bytes], n
                 id=call.block.id,
                 name=call.block.name,
                 arguments=call.started.arguments if call.started else call.block.arguments,
-                outcome=call.outcome,
+                completed=call.completed,
             )
             for call in turn.all_calls
         ),

@@ -121,6 +121,8 @@ class TurnState:
     started: TurnStarted
     phase: Phase = "step"
     steps: int = 0
+    step: StepId = StepId("")
+    """The current step; `t1s0` before the first."""
     attempt: int = 0
     """Attempts of the current step so far."""
     retries: int = 0
@@ -144,10 +146,10 @@ class TurnState:
     complete: bool = True
     ended_at: int | None = None
 
-    @property
-    def step(self) -> StepId:
-        """The current step; `t1s0` before the first."""
-        return StepId(f"{self.id}s{self.steps}")
+    def begin_step(self, number: int) -> None:
+        """Step `number` of the turn is the current one from now on."""
+        self.steps = number
+        self.step = StepId(f"{self.id}s{number}")
 
     @property
     def ending(self) -> Ending | None:
@@ -184,6 +186,8 @@ class SessionStatus:
     @property
     def steering(self) -> tuple[int, ...]:
         """Inputs for the next step."""
+        if not self.waiting:
+            return ()
         return tuple(seq for seq, data in self.waiting.items() if data.delivery == "steer")
 
     @property
@@ -238,12 +242,13 @@ def _delivered(state: SessionStatus, event: Envelope, data: InputDelivered) -> N
 def _turn_started(state: SessionStatus, event: Envelope, data: TurnStarted) -> None:
     state.turns += 1
     state.turn = TurnState(id=TurnId(f"t{state.turns}"), seq=event.seq, at=event.at, started=data)
+    state.turn.begin_step(0)
 
 
 def _requested(state: SessionStatus, event: Envelope, data: ModelRequested) -> None:
     turn = _open(state)
     turn.phase = "answer"
-    turn.steps += 1
+    turn.begin_step(turn.steps + 1)
     turn.requested = event.seq
     turn.attempt = 1
     turn.failure = None
@@ -311,7 +316,7 @@ def _step_failed(state: SessionStatus, event: Envelope, data: StepFailed) -> Non
     turn.failure = data.failure
     step = (event.place or "").partition("s")[2]
     if step:  # a step may fail before it makes its request
-        turn.steps = max(turn.steps, int(step))
+        turn.begin_step(max(turn.steps, int(step)))
 
 
 def _cancel_requested(state: SessionStatus, event: Envelope, data: CancelRequested) -> None:
