@@ -6,6 +6,7 @@ holds never changes under it.
 
 import fnmatch
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 import attrs
@@ -30,15 +31,29 @@ class Capabilities:
     sections: tuple[Contribution[Section], ...]
     policies: Mapping[str, Contribution[Approval]] = MappingProxyType({})
     """Approval policies of plugins and scopes, by tool name."""
-    counters: Mapping[str, Contribution[TokenCounter]] = MappingProxyType({})
+    counters: Mapping[str, TokenCounter] = MappingProxyType({})
     """Token counters, by provider id."""
     hidden_tools: tuple[Contribution[Tool | ServerTool], ...] = ()
     hidden_sections: tuple[Contribution[Section], ...] = ()
 
     def counter(self, provider: str) -> TokenCounter:
         """The token counter for a provider: a plugin's, or the default."""
-        entry = self.counters.get(provider)
-        return estimate_tokens if entry is None else entry.value
+        return self.counters.get(provider, estimate_tokens)
+
+
+def _counted(entry: Contribution[TokenCounter], text: str) -> int:
+    """What a plugin's counter says, blamed on it when that is no number of tokens."""
+    try:
+        count = entry.value(text)
+    except Exception as exc:
+        found = f"raised {type(exc).__name__}: {exc}"
+        raise PluginFailed(
+            f"the token counter of {entry.owner} {found}", plugin=entry.owner, hook="token counter"
+        ) from exc
+    if type(count) is not int or count < 0:
+        found = f"returned {count!r:.80}; wanted a whole number"
+        raise HookMisused(f"the token counter of {entry.owner} {found}", plugin=entry.owner, hook="token counter")
+    return count
 
 
 def snapshot(registries: Registries, scope: Scope, agent: Agent) -> Capabilities:
@@ -59,14 +74,14 @@ def snapshot(registries: Registries, scope: Scope, agent: Agent) -> Capabilities
             raise ToolUnknown(
                 f'agent "{agent.name}" names the tool "{pattern}", which nobody offers; there are: {offered}'
             )
-    sections = registries.sections.resolve(scope)
+    sections, counters = registries.sections.resolve(scope), registries.counters.resolve(scope)
     ordered = sorted(sections.entries.values(), key=lambda entry: (entry.value.order, entry.name))
     return Capabilities(
         tools=MappingProxyType(chosen),
         definitions=tuple(_definition(chosen[name].value) for name in sorted(chosen)),
         sections=tuple(ordered),
         policies=registries.policies.resolve(scope).entries,
-        counters=registries.counters.resolve(scope).entries,
+        counters=MappingProxyType({entry.name: partial(_counted, entry) for entry in counters}),
         hidden_tools=tuple(resolved.hidden),
         hidden_sections=tuple(sections.hidden),
     )
