@@ -30,6 +30,7 @@ from spine.values import (
     TurnId,
     freeze,
     freeze_object,
+    freeze_optional_object,
 )
 
 Delivery = Literal["queue", "steer", "interrupt"]
@@ -292,7 +293,7 @@ class ToolStarted:
     call: CallId
     name: str
     arguments: JsonObject = attrs.field(converter=freeze_object)
-    requested: JsonObject | None = attrs.field(default=None, converter=attrs.converters.optional(freeze_object))
+    requested: JsonObject | None = attrs.field(default=None, converter=freeze_optional_object)
     patches: tuple[Patch, ...] = ()
     effect: Effect = "irreversible"
 

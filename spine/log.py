@@ -17,6 +17,7 @@ from spine.codec import Codec, chain_hash
 from spine.commits import Writer
 from spine.errors import EventUnknown, LogBroken, ValueTooLarge
 from spine.events import ContentAdded, Envelope, RecordedEvent, UnknownEvent
+from spine.garbage import collector_paused
 from spine.llm.request import ModelRequest
 from spine.projectors.model_history import HISTORY_RULES, History, HistoryState
 from spine.projectors.status import STATUS_RULES, SessionStatus
@@ -171,10 +172,16 @@ class SessionLog(LogReader):
         Raises `EventUnknown` at an event that is not known here and may not be skipped: one of the core's, or one that
         its plugin declared required.
         """
+        with collector_paused():
+            self._load()
+
+    def _load(self) -> None:
         for row in self.rows():
-            if row.type in _UNREAD and self.codec.knows(row):
+            is_known = self.codec.knows(row)
+            if is_known and row.type in _UNREAD:
                 continue
-            data = self.codec.decode_data(row, self.content)
+            is_read = row.type not in _READ_BY_NAME or not is_known
+            data = self.codec.decode_data(row, self.content) if is_read else None
             if isinstance(data, UnknownEvent):
                 if row.required or row.origin is None:
                     raise EventUnknown(_unknown_text(self.session, row), seq=row.seq, hint=_unknown_hint(row))
@@ -316,6 +323,8 @@ class SessionLog(LogReader):
 
 _UNREAD = frozenset(("model.chunks", "tool.progress", "hook.failed", "wire.captured"))
 """Known events that change neither history nor status."""
+_READ_BY_NAME = frozenset(("model.requested",))
+"""Events whose data changes neither; that they happened, and where, does."""
 
 
 def _unknown_text(session: SessionId, row: Row) -> str:

@@ -4,12 +4,21 @@ All values are frozen deeply and keyword-only; `evolve` returns a changed copy. 
 adds of its own rides in `provider_state` or in an `extension` block and goes back to the same protocol and model only.
 """
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import attrs
 
-from spine.values import EMPTY_OBJECT, CallId, Digest, Json, JsonObject, as_tuple, freeze, freeze_object
+from spine.values import (
+    EMPTY_OBJECT,
+    CallId,
+    Digest,
+    Json,
+    JsonObject,
+    as_tuple,
+    freeze,
+    freeze_object,
+    freeze_optional_object,
+)
 
 __all__ = [
     "ArtifactRefBlock",
@@ -83,10 +92,6 @@ class RefusalBlock:
     provider_state: ProviderState | None = None
 
 
-def _freeze_arguments(value: Mapping[str, Any] | None) -> JsonObject | None:
-    return None if value is None else freeze_object(value)
-
-
 @attrs.frozen(kw_only=True)
 class ToolCallBlock:
     """A call the model asks for.
@@ -96,7 +101,7 @@ class ToolCallBlock:
 
     id: CallId
     name: str
-    arguments: JsonObject | None = attrs.field(default=None, converter=_freeze_arguments)
+    arguments: JsonObject | None = attrs.field(default=None, converter=freeze_optional_object)
     arguments_text: str | None = None
     vendor_id: str | None = None
     provider_state: ProviderState | None = None

@@ -12,7 +12,7 @@ from typing import Any, Literal, NewType, Union, get_args, get_origin
 import attrs
 
 from spine.drafts import write_function
-from spine.values import EMPTY_OBJECT, Json, JsonObject, as_tuple, freeze, freeze_object
+from spine.values import EMPTY_OBJECT, Json, JsonObject, as_tuple, freeze, freeze_object, freeze_optional_object
 
 __all__ = [
     "PRIMITIVES",
@@ -33,7 +33,7 @@ HookOf = Callable[[Any], Reader]
 
 PRIMITIVES: tuple[type, ...] = (str, int, float, bool)
 _ATOMS = frozenset((str, int, float, bool, NoneType))
-_IDEMPOTENT: tuple[Any, ...] = (freeze, freeze_object, as_tuple)
+_IDEMPOTENT: tuple[Any, ...] = (freeze, freeze_object, freeze_optional_object, as_tuple)
 """Converters that change nothing of what a reader returns."""
 
 
@@ -66,9 +66,12 @@ def _misfit(value: Any, wanted: str, field: str = "") -> TypeError:
 
 def read_json_object(value: Any, _: Any = None) -> JsonObject:
     """`freeze_object` for what a decoder gave: its text has no surrogates, its numbers are finite."""
-    if not value:
-        return EMPTY_OBJECT if isinstance(value, dict) else freeze_object(value)
-    return _frozen(value) if type(value) is dict else freeze_object(value)
+    if type(value) is not dict:
+        return freeze_object(value)
+    for item in value.values():
+        if type(item) not in _ATOMS:
+            return JsonObject({k: v if type(v) in _ATOMS else _frozen(v) for k, v in value.items()})
+    return JsonObject(value) if value else EMPTY_OBJECT
 
 
 def read_json(value: Any, _: Any = None) -> Any:
@@ -79,7 +82,7 @@ def read_json(value: Any, _: Any = None) -> Any:
 def _frozen(value: Any) -> Any:
     kind = type(value)
     if kind is dict:
-        return JsonObject({k: v if type(v) in _ATOMS else _frozen(v) for k, v in value.items()})
+        return read_json_object(value)
     if kind is list or kind is tuple:
         return tuple([v if type(v) in _ATOMS else _frozen(v) for v in value])
     return freeze(value)

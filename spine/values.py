@@ -99,6 +99,11 @@ def freeze_object(value: Mapping[str, Any]) -> JsonObject:
     return frozen
 
 
+def freeze_optional_object(value: Mapping[str, Any] | None) -> JsonObject | None:
+    """`freeze_object`, but for None."""
+    return None if value is None else freeze_object(value)
+
+
 def freeze_flagged(value: Any) -> tuple[Json, bool]:
     """`freeze`, and whether a lone surrogate had to be replaced somewhere in it."""
     return freeze(value), _has_surrogate(value)

@@ -1,9 +1,10 @@
 """What an answer used and what it cost (floor 3)."""
 
-from typing import Any
+from operator import attrgetter
 
 import attrs
 
+from spine.drafts import maker
 from spine.values import EMPTY_OBJECT, JsonObject, freeze_object
 
 __all__ = ["Cost", "Usage", "add_usage"]
@@ -36,20 +37,13 @@ class Cost:
     prices: str
 
 
-_COUNTS = (
-    "input_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "output_tokens",
-    "reasoning_tokens",
-    "total_tokens",
+_counts = attrgetter(
+    "input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "total_tokens"
 )
 
 
 def add_usage(left: Usage, right: Usage) -> Usage:
     """The sum, field by field; a field that neither reported stays None. `raw` is dropped."""
-    counts: dict[str, Any] = {}
-    for name in _COUNTS:
-        a, b = getattr(left, name), getattr(right, name)
-        counts[name] = b if a is None else a if b is None else a + b
-    return Usage(**counts, malformed=left.malformed or right.malformed)
+    counts = [b if a is None else a if b is None else a + b for a, b in zip(_counts(left), _counts(right), strict=True)]
+    total: Usage = maker(Usage)(*counts, left.malformed or right.malformed, EMPTY_OBJECT)
+    return total
