@@ -14,6 +14,7 @@ from spine.cli.options import options, session_argument
 from spine.cli.reading import LateCodec, reading_session
 from spine.cli.screen import note, out, out_json
 from spine.config import load_settings, make_store_folder
+from spine.errors import UsageError
 from spine.exports import export, import_
 from spine.opening import open_store, this_process
 from spine.projectors.phrases import counted
@@ -36,21 +37,36 @@ def export_command(session: str | None, output: str | None, store: str | None) -
 
 @contextlib.contextmanager
 def _output(path: str | None) -> Iterator[IO[bytes]]:
-    """Stdout, or a file that appears under its name only when it is whole."""
+    """Stdout; or a file that appears under its name only when it is whole, where a link points to."""
     if path is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    folder = os.path.dirname(os.path.abspath(path))
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".export-", delete=False) as file:
-        try:
+    # A device or a pipe is written to; putting a file in its place would take it away from everybody else.
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(file.name, path)
+        return
+    target = os.path.realpath(path)
+    with _beside(target, path) as temporary:
+        try:
+            yield temporary
+            temporary.flush()
+            os.fsync(temporary.fileno())
+            os.replace(temporary.name, target)
         except BaseException:
-            os.unlink(file.name)
+            os.unlink(temporary.name)
             raise
+
+
+def _beside(target: str, path: str) -> IO[bytes]:
+    try:
+        return tempfile.NamedTemporaryFile(dir=os.path.dirname(target), prefix=".export-", delete=False)
+    except OSError as exc:
+        folder = os.path.dirname(path) or "."
+        raise UsageError(
+            f"{path} cannot be written: nothing can be made in the folder {folder}: {exc.strerror}", hint="-o FILE"
+        ) from exc
 
 
 @click.command("import")
