@@ -234,13 +234,17 @@ def _arguments(story: CallStory) -> str:
 
 def _allowed(story: CallStory, zone: tzinfo) -> Iterator[str]:
     asked: dict[str, Any] = {fact.data.id: fact.data for fact in story.of(ApprovalRequested)}
+    again = {data.replaces: one_line(id) for id, data in asked.items() if data.replaces is not None}
     decided = story.of(ApprovalDecided)
     for fact in decided:
         data: ApprovalDecided = fact.data
+        if data.id in again:
+            yield f"no longer fitted: {data.decision} by {one_line(data.by)}, asked again as {again[data.id]}"
+            continue
         bound = f"for exactly this tool, arguments, schema, policy and plugin versions ({_short(asked[data.id].hash)})"
         verb = "" if data.decision == "approved" else "nobody: denied by "
         yield with_reason(f"{verb}{one_line(data.by)} at {clock(fact.at, zone, day=False)[:8]}, {bound}", data.reason)
-    for id in [id for id in asked if id not in {fact.data.id for fact in decided}]:
+    for id in [id for id in asked if id not in again and id not in {fact.data.id for fact in decided}]:
         yield f"nobody yet: approval {one_line(id)} waits"
     if not asked and story.of(ToolStarted):
         yield "its tool's policy; no approval was asked"
