@@ -4,6 +4,8 @@ An adapter makes one attempt; whether there is another one is decided here. A re
 has been passed on. Whatever ends an attempt, what had arrived of it is in the log.
 """
 
+import logging
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any, get_args
 
@@ -32,6 +34,7 @@ from spine.routes import Target
 from spine.run import PendingRequest, Run, stop_if_cancelled
 from spine.values import StepId, clean_text
 
+_logger = logging.getLogger("spine")
 FLUSH_CHUNKS = 64
 FLUSH_S = 0.05
 FLUSH_CHARS = 65_536
@@ -73,7 +76,10 @@ class Flow:
                 chunk = attrs.evolve(chunk, **{name: clean})  # type: ignore[arg-type]
         self.assembler.add(chunk)
         for watcher in self._run.on_chunk:
-            watcher(chunk)
+            try:
+                watcher(chunk)
+            except Exception as exc:  # whoever looks on must not end what they look at
+                self._drop(watcher, exc)
         if type(chunk) is ProviderEvent:
             return
         now = self._clock()
@@ -83,6 +89,11 @@ class Flow:
         self._offsets.append(int((now - self._first) * 1000))
         if len(self._chunks) >= FLUSH_CHUNKS or now - self._first >= FLUSH_S or self._size >= FLUSH_CHARS:
             self.flush()
+
+    def _drop(self, watcher: Callable[[Chunk], None], error: Exception) -> None:
+        self._run.on_chunk = [other for other in self._run.on_chunk if other != watcher]
+        # Its type only: the text of an error may quote the chunk.
+        _logger.warning("a watcher of step %s raised %s and is not called again", self._place, type(error).__name__)
 
     def flush(self) -> None:
         """Record what arrived since the last flush."""

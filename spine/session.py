@@ -141,9 +141,16 @@ class Session:
         return self._run.log.follow(after)
 
     def watch(self, watcher: Callable[[Chunk], None]) -> Callable[[], None]:
-        """Call `watcher` with each piece of an answer as it arrives; the returned function ends that."""
+        """Call `watcher` with each piece of an answer as it arrives; the returned function ends that.
+
+        One that raises is not called again; the turn goes on, and the logger "spine" warns.
+        """
         self._run.on_chunk.append(watcher)
-        return lambda: self._run.on_chunk.remove(watcher)
+        return partial(self._unwatch, watcher)
+
+    def _unwatch(self, watcher: Callable[[Chunk], None]) -> None:
+        if watcher in self._run.on_chunk:  # one that raised is gone already
+            self._run.on_chunk.remove(watcher)
 
     def tick(self) -> None:
         """Called by the runtime now and then while a turn runs: late chunks are recorded, late hooks stopped."""
@@ -330,7 +337,7 @@ class Session:
                 raise
             raise errors.exceptions[0] from errors.exceptions[0].__cause__
         finally:
-            self._run.on_chunk.remove(stream.take)
+            self._unwatch(stream.take)
         if options.get("check", True) and stream.turn is not None and stream.turn.status == "failed":
             turn = stream.turn
             raise TurnFailed(f"turn {turn.id} failed: {turn.error.message if turn.error else ''}", turn=turn)
@@ -416,6 +423,7 @@ class Session:
 
         The earlier one leaves history and stays in the transcript; with `keep_partial` its text so far is gone on from.
         """
+        self._check_idle()
         last = self._status.last
         if last is None or last.status not in ("failed", "cancelled"):
             state = "there is no turn yet" if last is None else f"turn {last.id} {last.status}"

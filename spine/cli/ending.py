@@ -13,7 +13,17 @@ import click
 
 from spine.errors import EventUnknown, LogBroken, SpineError, StoreError, UsageError
 
-__all__ = ["FAILS", "HOLDS", "INTERRUPTED", "NO_VERDICT", "WRONG_USE", "error_line", "guarded", "only_error"]
+__all__ = [
+    "FAILS",
+    "HOLDS",
+    "INTERRUPTED",
+    "NO_VERDICT",
+    "WRONG_USE",
+    "drop_output",
+    "error_line",
+    "guarded",
+    "only_error",
+]
 
 HOLDS: Final = 0
 FAILS: Final = 1
@@ -42,7 +52,7 @@ def guarded(command: Callable[[], Any], *, debug: bool) -> int:
         status = command()
         sys.stdout.flush()
     except BrokenPipeError:
-        _drop_output()
+        drop_output()
         return FAILS
     except (KeyboardInterrupt, click.Abort):
         _say("interrupted")
@@ -121,7 +131,7 @@ def _make_printable() -> None:
             reconfigure(errors="backslashreplace")
 
 
-def _drop_output() -> None:
+def drop_output() -> None:
     """The reader of stdout is gone: what is still buffered goes nowhere, instead of failing again at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

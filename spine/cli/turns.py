@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import anyio
 import anyio.abc
 
-from spine.cli.ending import FAILS, HOLDS, INTERRUPTED, NO_VERDICT, WRONG_USE
+from spine.cli.ending import FAILS, HOLDS, INTERRUPTED, NO_VERDICT, WRONG_USE, drop_output
 from spine.cli.screen import is_terminal, note, out_json
 from spine.errors import TurnFailed
 from spine.events import (
@@ -73,10 +73,9 @@ class Screen:
         if type(chunk) is not TextDelta or self._is_silent or not chunk.text:
             return
         if self._new_step and self._has_text:
-            sys.stdout.write("\n")
+            self._write("\n")
         self._new_step, self._has_text = False, True
-        sys.stdout.write(self._clean(chunk.text))
-        sys.stdout.flush()
+        self._write(self._clean(chunk.text))
         self._is_mid_line = not chunk.text.endswith("\n")
 
     def event(self, event: RecordedEvent) -> None:
@@ -93,9 +92,15 @@ class Screen:
     def end_line(self) -> None:
         """What is printed next begins a line."""
         if self._is_mid_line:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
+            self._write("\n")
         self._is_mid_line = False
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the turn goes on, and is recorded, without a reader
+            drop_output()
 
 
 Orders = Mapping[str, tuple[str, ...]]

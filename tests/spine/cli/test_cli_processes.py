@@ -53,6 +53,20 @@ def test_a_reader_that_leaves_early_is_no_accident(demo: Path) -> None:
     assert done.stderr == ""
 
 
+def test_a_turn_ends_well_when_nobody_reads_its_answer(shop) -> None:
+    with serving(say("first ", "second ", "third", wait_before=1)) as server:
+        shop(server)
+        with started("run", "--session", "one", "x") as process:
+            assert process.stdout is not None
+            assert process.stdout.read(6) == b"first "
+            process.stdout.close()
+            server.go_on.set()
+            assert process.wait(10) == 0
+        log = subprocess.run([*SPINE, "log", "one"], capture_output=True, text=True, check=True).stdout
+        assert "turn.completed" in log
+        assert "attempt_failed" not in log
+
+
 def test_follow_shows_events_as_they_are_committed(shop) -> None:
     with serving(say("one"), say("two")) as server:
         shop(server)

@@ -1,0 +1,50 @@
+"""What people do wrong at first, or by accident: each is contained or refused in a sentence, and nothing is written."""
+
+import logging
+from typing import Any
+
+import pytest
+from stage import agent_of, kinds_of, staged, tool_of
+
+from spine.errors import SessionBusy
+from spine.testing.script import call, say
+
+# ------------------------------------------------------------------------------------------------------- watchers
+
+
+async def test_a_watcher_that_raises_is_dropped_and_the_turn_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    """It is called once, the others see everything, and the warning holds nothing of the answer."""
+    seen: list[str] = []
+    calls = []
+
+    def breaks(chunk: Any) -> None:
+        calls.append(chunk)
+        raise BrokenPipeError(getattr(chunk, "text", "secret words"))
+
+    async with staged(say("secret words")) as runtime:
+        session = await runtime.session("s", agent_of())
+        end = session.watch(breaks)
+        session.watch(lambda chunk: seen.append(getattr(chunk, "text", "")))
+        with caplog.at_level(logging.WARNING, "spine"):
+            turn = await session.run("go")
+        end()
+        assert turn.text == "secret words"
+        assert (len(calls), "".join(seen)) == (1, "secret words")
+        assert "model.attempt_failed" not in kinds_of(session)
+    [record] = caplog.records
+    assert "BrokenPipeError" in record.getMessage()
+    assert "secret" not in record.getMessage()
+
+
+# ---------------------------------------------------------------------------------------------------------- retry
+
+
+async def test_a_retry_of_an_open_turn_says_what_the_turn_waits_for() -> None:
+    """Not that there is no turn."""
+    tool = tool_of("pay", lambda arguments, context: "paid", approval="ask")
+    async with staged(call("pay")) as runtime:
+        session = await runtime.session("s", agent_of(tool))
+        assert (await session.run("go")).status == "suspended"
+        with pytest.raises(SessionBusy, match="waits for a1") as refused:
+            await session.retry()
+        assert refused.value.hint == "spine approve a1"
