@@ -23,7 +23,7 @@ from spine.events import (
 from spine.llm.assemble import Assembler
 from spine.llm.catalogue import price
 from spine.llm.chunks import Chunk, ProviderEvent, RefusalDelta, TextDelta, ThinkingDelta, ToolCallDelta
-from spine.llm.errors import Failure, ProviderError, provider_error
+from spine.llm.errors import Failure, ProviderError, lossy, provider_error
 from spine.llm.request import ModelRequest
 from spine.llm.response import ModelResponse
 from spine.llm.retry import Wait, decide
@@ -181,14 +181,20 @@ async def _one_attempt(turn: TurnState, pending: PendingRequest, flow: Flow) -> 
     return message, response
 
 
-def check_request(target: Target, request: ModelRequest) -> None:
-    """Ask the target whether it can take a request. Raises `ProviderError`, also for a check that is itself broken."""
+def check_request(target: Target, request: ModelRequest, *, strict: bool = False) -> None:
+    """Ask the target whether it can take a request. Raises `ProviderError`, also for a check that is itself broken.
+
+    With `strict`, what the target could not be told is refused, too.
+    """
     try:
         target.adapter.check(request)
+        losses = target.losses(request) if strict else None
     except SpineError:
         raise
     except Exception as exc:
         raise broken_contract(f"raised {type(exc).__name__} from check: {exc}") from exc
+    if losses:
+        raise lossy(losses, provider=request.route.provider, model=request.route.model)
 
 
 def broken_contract(what: str) -> ProviderError:

@@ -140,7 +140,7 @@ async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool
         _check_change(run, change, capabilities)
     selected = run.resolve(base.route)
     target = selected if request.route == base.route else run.routes.resolve(request.route, run.scope)
-    check_request(target, request)
+    check_request(target, request, strict=run.strict)
     frame, frame_seq = _frame(run, base, selected.selection, step)
     applied = _patches(run, changes, step) if changes else ()
     effective = frame_of(run.log.codec, request) if applied else frame

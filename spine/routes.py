@@ -12,8 +12,8 @@ import attrs
 
 from spine.errors import PluginFailed, RouteUnknown, SpineError
 from spine.llm.catalogue import Catalogue, Prices, Provider, Traits
-from spine.llm.protocols import Adapter, AdapterFactory, ProviderSettings, WireProtocol
-from spine.llm.request import Route
+from spine.llm.protocols import Adapter, AdapterFactory, ListsLosses, ProviderSettings, WireProtocol
+from spine.llm.request import ModelRequest, Route
 from spine.requests import Selection
 from spine.scope import Registries, Scope
 from spine.values import Digest, Secret, digest, encode, freeze_object
@@ -31,6 +31,10 @@ class Target:
     traits: Traits
     selection: Selection
     prices: Prices | None = None
+
+    def losses(self, request: ModelRequest) -> tuple[str, ...] | None:
+        """What the target could not be told of a request that passed `check`; None when its adapter cannot tell."""
+        return self.adapter.losses(request) if isinstance(self.adapter, ListsLosses) else None
 
 
 class Routes:

@@ -35,7 +35,7 @@ ROWS: tuple[tuple[int, str], ...] = (
     (9, "capabilities exports hooks routes"),
     (9, "runners"),
     (9, "run"),
-    (10, "attempts calls opening plugins"),
+    (10, "attempts calls opening plugins portability"),
     (11, "keys loop stream"),
     (12, "config session"),
     (12, "runtime"),

@@ -11,7 +11,7 @@ import attrs
 from spine.errors import SpineError
 from spine.values import EMPTY_OBJECT, JsonObject, freeze_object
 
-__all__ = ["CATEGORIES", "RETRYABLE", "Category", "Failure", "ProviderError", "provider_error", "unsupported"]
+__all__ = ["CATEGORIES", "RETRYABLE", "Category", "Failure", "ProviderError", "lossy", "provider_error", "unsupported"]
 
 Category = Literal[
     "auth",
@@ -112,5 +112,20 @@ def unsupported(request_feature: str, *, provider: str, model: str, capability: 
             "model": model,
             "capability": capability or request_feature,
             "request_feature": request_feature,
+        },
+    )
+
+
+def lossy(losses: tuple[str, ...], *, provider: str, model: str) -> ProviderError:
+    """The error, in strict mode, of a request whose target could not be told everything; `losses` has all of it."""
+    return provider_error(
+        "unsupported_capability",
+        f'model "{provider}:{model}" cannot be told everything (strict mode): {"; ".join(losses)}',
+        details={
+            "provider": provider,
+            "model": model,
+            "capability": "everything",
+            "request_feature": losses[0],
+            "losses": losses,
         },
     )

@@ -5,7 +5,7 @@ not HTTP (a scripted model, a recording, a model in the process) is an `Adapter`
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
@@ -16,7 +16,7 @@ from spine.llm.request import ModelRequest
 from spine.llm.response import ModelResponse
 from spine.values import EMPTY_OBJECT, JsonObject, Secret
 
-__all__ = ["Adapter", "AdapterFactory", "Body", "Decoder", "ProviderSettings", "WireProtocol"]
+__all__ = ["Adapter", "AdapterFactory", "Body", "Decoder", "ListsLosses", "ProviderSettings", "WireProtocol"]
 
 
 @attrs.frozen(kw_only=True)
@@ -88,6 +88,14 @@ class Adapter(Protocol):
 
     async def aclose(self) -> None:
         """Let go of connections; idempotent; called once by the runtime."""
+
+
+@runtime_checkable
+class ListsLosses(Protocol):
+    """What an adapter may do besides: say before the request what its target could not be told."""
+
+    def losses(self, request: ModelRequest) -> tuple[str, ...]:
+        """A sentence for each thing that would be left out or replaced; the request has passed `check`."""
 
 
 @attrs.frozen(kw_only=True)

@@ -94,6 +94,10 @@ class HttpAdapter:
         """Raise what the protocol says against a request, before anything is recorded."""
         self.protocol.check(request, self.settings.traits(request.route.model))
 
+    def losses(self, request: ModelRequest) -> tuple[str, ...]:
+        """What the target could not be told of a request that passed `check`, a sentence each."""
+        return self.protocol.encode(request, self.settings.traits(request.route.model)).losses
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk | ModelResponse, None]:
         """One attempt: the chunks as they arrive, then the one `ModelResponse`. Raises `ProviderError`.
 
