@@ -14,7 +14,7 @@ import base64
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, BinaryIO, Final
 
 import attrs
@@ -27,7 +27,7 @@ from spine.store import Append, Content, Owner, Row, SessionInfo, Store
 from spine.stored import StoredLog
 from spine.values import Digest, SessionId, decode, digest, session_id
 
-__all__ = ["ExportReader", "Exported", "Imported", "export", "import_", "needed_contents"]
+__all__ = ["ExportReader", "Exported", "Imported", "export", "import_", "import_checked", "needed_contents"]
 
 FORMAT: Final = "agent-spine.export/1"
 BATCH_ROWS: Final = 500
@@ -342,15 +342,13 @@ def import_(path: str | os.PathLike[str], store: Store, *, codec: Codec, owner: 
     interrupted goes on where it stopped, one that was done before adds nothing; raises `SessionExists` when the store
     has another session of that id. `now` in microseconds since 1970 UTC.
     """
-    reader = ExportReader(path, codec)
-    try:
+    with closing(ExportReader(path, codec)) as reader:
         reader.check()
-        return _import(reader, store, owner, now)
-    finally:
-        reader.close()
+        return import_checked(reader, store, owner=owner, now=now)
 
 
-def _import(reader: ExportReader, store: Store, owner: Owner, now: int) -> Imported:
+def import_checked(reader: ExportReader, store: Store, *, owner: Owner, now: int) -> Imported:
+    """As `import_`, of a file whose `check` passed: for callers that make the store only then."""
     session = reader.session
     have = store.head(session)
     if have is not None and not _is_prefix(reader, have):

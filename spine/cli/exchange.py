@@ -15,7 +15,7 @@ from spine.cli.reading import LateCodec, reading_session
 from spine.cli.screen import note, out, out_json
 from spine.config import load_settings, make_store_folder
 from spine.errors import UsageError
-from spine.exports import export, import_
+from spine.exports import ExportReader, export, import_checked
 from spine.opening import open_store, this_process
 from spine.projectors.phrases import counted
 from spine.scope import Registries
@@ -76,11 +76,12 @@ def import_command(file: str, store: str | None, as_json: bool) -> None:
     """Bring an exported session into the store; the whole file is checked before anything is written."""
     settings = load_settings(arguments={"store": store})
     url = settings.store or ""
-    make_store_folder(url)
-    opened = open_store(url, Registries.new())
     now = time.time_ns() // 1000
-    with contextlib.closing(opened):
-        done = import_(file, opened, codec=LateCodec(settings), owner=this_process(now, 0), now=now)
+    with contextlib.closing(ExportReader(file, LateCodec(settings))) as reader:
+        reader.check()
+        make_store_folder(url)
+        with contextlib.closing(open_store(url, Registries.new())) as opened:
+            done = import_checked(reader, opened, owner=this_process(now, 0), now=now)
     if as_json:
         out_json({"session": done.session, "seq": done.seq, "added": done.added, "contents": done.contents})
     else:
