@@ -49,10 +49,18 @@ def _key(place: Place, value: Any) -> dict[str, str]:
             f'a key of provider "{provider}" is written into the file; name where it lies: env, file or command',
             hint=f'key = {{ env = "{variable}" }}',
         )
-    found: dict[str, str] = fields({"env": text, "file": text, "command": text})(place, value)
+    found: dict[str, str] = fields({"env": _variable, "file": text, "command": text})(place, value)
     if len(found) != 1:
         place.refuse(f"{place.key} names one of env, file and command, found {' and '.join(found) or 'none'}")
     return found
+
+
+def _variable(place: Place, value: Any) -> str:
+    name = text(place, value)
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        # It may be the key itself: it is never quoted.
+        place.refuse(f"{place.key} is the name of a variable: letters, digits and _", hint="spine config")
+    return name
 
 
 def _address(place: Place, value: Any) -> str:
