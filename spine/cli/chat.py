@@ -15,7 +15,7 @@ from spine.cli.ending import HOLDS, INTERRUPTED, error_line, only_error
 from spine.cli.options import options
 from spine.cli.reading import find_session
 from spine.cli.screen import is_terminal, note, out, paint
-from spine.cli.talking import open_session, override_of, settings_of
+from spine.cli.talking import open_session, override_of, settings_of, utf8
 from spine.cli.turns import end_turn, interruptible, new_session_id, settled, shown, this_user
 from spine.config import Settings
 from spine.errors import SpineError, UsageError
@@ -106,7 +106,7 @@ def _ask() -> str | None:
         if is_terminal(sys.stdin):
             sys.stdout.flush()
             return input("> ")
-        line = sys.stdin.readline()
+        line = utf8(sys.stdin.buffer.readline())
         return line.rstrip("\n") if line else None
     except EOFError:
         return None

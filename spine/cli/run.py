@@ -1,5 +1,6 @@
 """`run`, `resume`, `retry` (floor 15): one turn in this process, its answer on stdout as it arrives."""
 
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -11,7 +12,7 @@ from spine.cli.ending import HOLDS
 from spine.cli.options import options, session_argument
 from spine.cli.reading import find_session
 from spine.cli.screen import is_terminal, note
-from spine.cli.talking import open_session, override_of, settings_of
+from spine.cli.talking import open_session, override_of, settings_of, utf8
 from spine.cli.turns import end_turn, interruptible, new_session_id, shown
 from spine.config import Settings
 from spine.errors import UsageError
@@ -112,8 +113,8 @@ async def _shown(session: Session, work: Callable[[], Awaitable[Turn | None]], a
 
 def read_input(words: tuple[str, ...]) -> tuple[Message, ...]:
     """The words of the command line; piped text is their attachment, or the input when there are none."""
-    text = " ".join(words)
-    piped = "" if is_terminal(sys.stdin) else sys.stdin.buffer.read().decode("utf-8", "replace")
+    text = utf8(os.fsencode(" ".join(words)))
+    piped = "" if is_terminal(sys.stdin) else utf8(sys.stdin.buffer.read())
     if text.strip() and piped.strip():
         return user_message(piped, kind="context"), user_message(text)
     given = text if text.strip() else piped

@@ -14,8 +14,9 @@ import click
 
 from spine.values import encode
 
-__all__ = ["LOCAL", "columns", "is_terminal", "note", "out", "out_json", "paint"]
+__all__ = ["LOCAL", "columns", "is_terminal", "note", "out", "out_document", "out_json", "paint"]
 
+_UTF8: Final = ("utf-8", "utf8")
 _MARKS: Final[dict[str, dict[str, Any]]] = {
     ">": {"fg": "cyan"},
     "<": {"fg": "bright_black"},
@@ -52,9 +53,17 @@ def out(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
+def out_document(text: str) -> None:
+    """An answer in a format that is UTF-8 by definition, whatever stdout's encoding is."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None and sys.stdout.encoding.lower() not in _UTF8:
+        reconfigure(encoding="utf-8", errors="backslashreplace")
+    out(text)
+
+
 def out_json(value: Any) -> None:
     """A fact as one line of JSON, keys sorted."""
-    out(encode(value).decode())
+    out_document(encode(value).decode())
 
 
 def note(text: str) -> None:

@@ -6,7 +6,7 @@ from spine.errors import UsageError
 from spine.runtime import Runtime
 from spine.session import Session
 
-__all__ = ["open_session", "override_of", "settings_of"]
+__all__ = ["open_session", "override_of", "settings_of", "utf8"]
 
 
 def settings_of(store: str | None, model: str | None, agent: str | None) -> Settings:
@@ -29,6 +29,16 @@ async def open_session(runtime: Runtime, name: str) -> Session:
         raise UsageError("no agent and no model is configured", hint='-m provider:name, or model = "…" in spine.toml')
     scope = None if recorded is None else recorded.scope
     return await runtime.session(name, chosen.agent, reference=chosen.reference, scope=scope)
+
+
+def utf8(given: bytes) -> str:
+    """Input that is text. Raises `UsageError` naming the first byte that is none; nothing is guessed or replaced."""
+    try:
+        return given.decode()
+    except UnicodeDecodeError as exc:
+        raise UsageError(
+            f"the input is no UTF-8: byte {exc.start + 1:,} is 0x{given[exc.start]:02x}", hint="iconv -t utf-8"
+        ) from None
 
 
 def override_of(settings: Settings, session: Session) -> str | None:

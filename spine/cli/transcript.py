@@ -7,7 +7,7 @@ import click
 
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session
-from spine.cli.screen import LOCAL, is_terminal, out, out_json, paint
+from spine.cli.screen import LOCAL, is_terminal, out, out_document, out_json, paint
 from spine.projectors import SessionTranscript, to_html, to_json, to_markdown, to_text
 from spine.projectors.text import SCREEN_OUTCOME_BYTES, SCREEN_OUTCOME_LINES
 
@@ -38,7 +38,7 @@ def transcript(session: str | None, store: str | None, as_json: bool, times: boo
             )
             out(paint(text))
         else:
-            out(to_markdown(told) if form == "markdown" else to_html(told))
+            out_document(to_markdown(told) if form == "markdown" else to_html(told))
 
 
 COMMANDS: Final = {"transcript": transcript}

@@ -4,7 +4,7 @@ import json
 
 from spine.cli.protocols import wire_protocol
 from spine.cli.reading import load_plugins
-from spine.cli.screen import note, out
+from spine.cli.screen import note, out_document
 from spine.codec import Codec
 from spine.config import Settings
 from spine.llm.catalogue import Traits
@@ -24,6 +24,6 @@ def print_body(settings: Settings, name: str, view: RequestView) -> None:
     traits = catalogue.traits(route.provider, route.model) if fits else Traits(provider=route.provider, protocol=name)
     protocol.check(view.request, traits)
     body = protocol.encode(view.request, traits)
-    out(json.dumps(json.loads(body.content), ensure_ascii=False, indent=2))
+    out_document(json.dumps(json.loads(body.content), ensure_ascii=False, indent=2))
     for loss in body.losses:
         note(loss)

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import stat
+import subprocess
 import sys
 import threading
 from contextlib import closing
@@ -112,3 +113,60 @@ def test_who_allowed_a_stale_approval_allowed_nothing(spine, stale) -> None:
     text = spine("explain", "t1s1c1").stdout
     assert "eve at " in text
     assert "ada at " not in text
+
+
+# ------------------------------------------------------------------------------------------------------- encodings
+
+
+@pytest.mark.parametrize(
+    "command", [["transcript", "--json"], ["transcript", "--format", "html"], ["transcript", "--format", "markdown"]]
+)
+def test_formats_that_are_utf8_are_utf8_everywhere(shop, spine, command: list[str]) -> None:
+    with serving(say("caf\u00e9 \u2603")) as server:
+        shop(server)
+        spine("run", "--session", "one", "x", input="")
+    done = subprocess.run(
+        [*SPINE, *command], capture_output=True, env={**os.environ, "PYTHONIOENCODING": "latin-1"}, check=True
+    )
+    assert "caf\u00e9 \u2603" in done.stdout.decode()
+
+
+def test_piped_bytes_that_are_no_text_are_refused_before_anything(spine, shop, folder: Path) -> None:
+    with serving(say("x")) as server:
+        shop(server)
+        done = spine("run", "x", input=b"ab\xff")
+        assert server.requests == []
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "the input is no UTF-8: byte 3 is 0xff. Try: iconv -t utf-8  [usage]\n"
+    assert not (folder / "spine.db").exists()
+
+
+def test_a_line_of_a_chat_that_is_no_text_ends_it(spine, shop) -> None:
+    with serving(say("x")) as server:
+        shop(server)
+        done = spine("chat", input=b"\xe9t\xe9\n")
+        assert server.requests == []
+    assert done.exit_code == 2
+    assert "byte 1 is 0xe9" in done.stderr
+
+
+# ------------------------------------------------------------------------------------------------ nothing on the way
+
+
+def test_an_import_of_a_broken_file_makes_no_store(spine, demo: Path) -> None:
+    spine("export", "-o", "x.jsonl")
+    text = (demo / "x.jsonl").read_text()
+    (demo / "x.jsonl").write_text(text.replace("1290", "9999", 1))
+    done = spine("import", "x.jsonl", "--store", "new/other.db")
+    assert done.exit_code == 1
+    assert not (demo / "new").exists()
+
+
+def test_a_key_in_place_of_a_variable_is_refused_and_not_quoted(spine, folder: Path) -> None:
+    (folder / "spine.toml").write_text(
+        '[providers.lab]\nprotocol = "openai_chat"\nbase_url = "http://127.0.0.1:9"\nkey = { env = "not-a-name" }\n'
+    )
+    done = spine("config")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("spine.toml:4: providers.lab.key.env is the name of a variable: letters, digits")
+    assert "not-a-name" not in done.stderr
