@@ -315,7 +315,8 @@ class ToolCompleted:
     status: ToolStatus = "ok"
     error: ToolError | None = None
     truncated: bool = False
-    duration_s: float | None = None
+    duration_s: float | None = 0.0
+    """Seconds, to the millisecond, so 0.0 for what took next to nothing; None when nothing ran."""
     usage: JsonObject = _json_object()
     patches: tuple[Patch, ...] = ()
     """What plugins did to a call that never started: changed arguments, and who decided in its handler's place."""

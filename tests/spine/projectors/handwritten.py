@@ -114,7 +114,8 @@ def call(name: str, call_id: str = "t1s1c1", **arguments: Any) -> ToolCallBlock:
 
 
 def result(name: str, *content: Any, call_id: str = "t1s1c1", status: str = "ok", **fields: Any) -> ToolCompleted:
-    """A result of texts, blocks and JSON values."""
+    """A result of texts, blocks and JSON values, of a call that took no time worth telling."""
+    fields = {"duration_s": None, **fields}
     blocks = tuple(
         TextBlock(text=item) if isinstance(item, str) else JsonBlock(value=item) if isinstance(item, dict) else item
         for item in content
