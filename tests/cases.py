@@ -28,7 +28,9 @@ CATEGORIES: dict[str, Category] = {
     "protocol": "protocol_error",
 }
 """Their words for a failure where ours differ."""
-EQUAL = frozenset(("rate_limit", "overloaded", "auth", "invalid_request", "context_overflow", "timeout", "content_filter"))
+EQUAL = frozenset(
+    ("rate_limit", "overloaded", "auth", "invalid_request", "context_overflow", "timeout", "content_filter")
+)
 
 
 def case(name: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import attrs
 
 from spine import Agent, Runtime
@@ -20,6 +21,7 @@ from spine.log import LogReader
 from spine.messages import Message, ToolCallBlock, ToolResultBlock
 from spine.rebuild import Rebuilder
 from spine.store import Row
+from spine.testing.script import say
 from spine.testing.scripted import ScriptedAdapter
 from spine.tools import Tool, ToolDefinition
 from spine.values import SessionId, session_id
@@ -236,3 +238,41 @@ class TickingClock(SystemClock):
 def reader_of(store: Any, id: str) -> LogReader:
     """A log read from a store without a runtime."""
     return LogReader(store, Codec(), SessionId(id))
+
+
+SAYS_OK = (say("ok"),)
+
+
+async def run_with(*plugins: Any, script: Any = SAYS_OK, tools: Any = (), **options: Any) -> tuple[Any, Any]:
+    """One turn with plugins: the turn (failed or not) and a copy of its events."""
+    async with staged(*script, plugins=plugins, **options) as runtime:
+        session = await runtime.session("s", agent_of(*tools))
+        turn = await session.run("Go.", check=False)
+        return turn, judge(session.log)
+
+
+def only(events: Any, kind: str) -> Any:
+    found = [event.data for event in events if event.type == kind]
+    assert len(found) == 1, f"{len(found)} of {kind}"
+    return found[0]
+
+
+class Gate:
+    """A tool that waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.entered, self.release = anyio.Event(), anyio.Event()
+
+    def tool(self) -> Any:
+        async def handler(arguments: Any, context: Any) -> str:
+            self.entered.set()
+            await self.release.wait()
+            return "through"
+
+        return tool_of("gate", handler)
+
+
+async def until(condition: Any, seconds: float = 3) -> None:
+    with anyio.fail_after(seconds):
+        while not condition():
+            await anyio.sleep(0.002)

@@ -281,7 +281,7 @@ async def test_events_of_a_plugin_that_is_gone_are_skipped_and_kept() -> None:
     async with staged(say("Second."), store=store) as runtime:
         session = await runtime.session("s", agent_of())
         assert (await session.run("More.")).text == "Second."
-        assert [row for row in session.log.rows()][: len(before)] == before
+        assert list(session.log.rows())[: len(before)] == before
         unknown = [event for event in events_of(session) if isinstance(event.data, UnknownEvent)]
         assert [(event.type, event.data.data["n"]) for event in unknown] == [("team.note", n) for n in range(3)]
         judge(session.log)
@@ -361,7 +361,10 @@ async def test_a_plugins_old_events_are_read_through_its_upcasters() -> None:
 @pytest.mark.parametrize(
     ("kind", "message"),
     {
-        "no upcaster": (EventType(name="crm.note", data=NoteTakenNow, version=3, upcasters={1: split_words}), "from version 2"),
+        "no upcaster": (
+            EventType(name="crm.note", data=NoteTakenNow, version=3, upcasters={1: split_words}),
+            "from version 2",
+        ),
         "no prefix": (EventType(name="note", data=NoteTaken), "plugin.name"),
         "a prefix of the core": (EventType(name="tool.note", data=NoteTaken), "plugin.name"),
         "data of another type": (EventType(name="crm.input", data=InputAccepted), "data of another type"),

@@ -44,7 +44,12 @@ async def test_approving_runs_the_call_and_the_turn_goes_on() -> None:
         turn = await session.approve("a1", by="me", reason="fine")
         assert (turn.status, turn.text, till.paid) == ("completed", "Paid.", [("pay", {"cents": 5})])
         decided = data_of(session, "approval.decided")[0]
-        assert (decided.decision, decided.by, decided.channel, decided.reason) == ("approved", "me", "session.approve", "fine")
+        assert (decided.decision, decided.by, decided.channel, decided.reason) == (
+            "approved",
+            "me",
+            "session.approve",
+            "fine",
+        )
         kinds = kinds_of(session)
         assert kinds.index("approval.decided") < kinds.index("tool.started") < kinds.index("turn.completed")
         judge(session.log)
@@ -302,7 +307,7 @@ async def test_a_decision_while_its_group_still_runs_is_not_lost() -> None:
         session = await runtime.session("s", agent_of(*tools))
         group.start_soon(session.run, "Go.")
         with anyio.fail_after(2):
-            while not session.turn or not session.turn.approvals and "tool.started" not in kinds_of(session):
+            while not session.turn or (not session.turn.approvals and "tool.started" not in kinds_of(session)):
                 await anyio.sleep(0.005)
         await session.approve("a1", by="me")
         release.set()

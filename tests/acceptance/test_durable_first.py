@@ -60,7 +60,9 @@ async def test_a_request_is_on_disk_before_the_provider_is_called(tmp_path: Path
             yield item
 
     async with staged(model=Adapter(play), store=f"sqlite:{elsewhere.path}") as runtime:
-        session = await runtime.session("s", agent_of(tool_of("look", lambda arguments, context: "x"), instructions="Hi."))
+        session = await runtime.session(
+            "s", agent_of(tool_of("look", lambda arguments, context: "x"), instructions="Hi.")
+        )
         await session.run("Go.")
         assert found == ["model.requested", "model.requested"]
 
@@ -84,7 +86,7 @@ async def test_a_retry_is_on_disk_before_the_provider_is_called_again(tmp_path: 
 
 
 async def test_a_start_is_on_disk_before_the_handler_runs(tmp_path: Path) -> None:
-    """Every handler of a group finds all its group's `tool.started` on disk, whether it runs on the loop or a thread."""
+    """Every handler of a group finds all its group's `tool.started` on disk, on the loop or in a thread."""
     elsewhere = Elsewhere(tmp_path / "s.db")
     found: list[int] = []
 

@@ -24,7 +24,12 @@ DROPS = {"refusal", "content_filter", "context_window"}
 
 def outcome_of(stop_reason: str, calls: str) -> tuple[str, list[str]]:
     """What the table says: how the turn ends after this answer (or `step`), and the outcomes of the calls."""
-    kinds = {"no calls": [], "a whole call": ["ok"], "a broken call": ["error"], "a whole and a broken call": ["ok", "error"]}
+    kinds = {
+        "no calls": [],
+        "a whole call": ["ok"],
+        "a broken call": ["error"],
+        "a whole and a broken call": ["ok", "error"],
+    }
     if calls == "no calls":
         return {"pause": "step", "context_window": "failed"}.get(stop_reason, "completed"), []
     if stop_reason in RUNS:
@@ -37,7 +42,7 @@ def outcome_of(stop_reason: str, calls: str) -> tuple[str, list[str]]:
 
 @pytest.mark.parametrize(("stop_reason", "calls"), list(product(STOP_REASONS, CALLS)))
 async def test_every_ending_has_its_consequence(stop_reason: Any, calls: str) -> None:
-    """Each stop reason × calls: run or not started, next step or the end, complete or cut, exactly as the table says."""
+    """Each stop reason × calls: run or not started, next step or the end, complete or cut, as the table says."""
     consequence, expected = outcome_of(stop_reason, calls)
     ran: list[Any] = []
     async with staged(CALLS[calls] + stop(stop_reason), say("Next.")) as runtime:
@@ -103,7 +108,7 @@ async def test_a_cut_is_a_failed_attempt_and_nothing_of_it_runs() -> None:
 
 
 async def test_empty_arguments_mean_no_arguments() -> None:
-    """"" is `{}`."""
+    """ "" is `{}`."""
     got: list[Any] = []
     async with staged(call_text("look", ""), say("ok")) as runtime:
         session = await runtime.session("s", agent_of(tool_of("look", lambda a, c: got.append(dict(a)) or "x")))

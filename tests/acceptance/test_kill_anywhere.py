@@ -176,7 +176,11 @@ async def resumed(world: World, copy: Copy, minutes: int, *, store: Any = None) 
 
 def harms(world: World, ran: list[str]) -> list[str]:
     """Tools that ran twice and must not have."""
-    once = [name for name, kind in world.kinds.items() if kind.get("effect", "irreversible") in ("irreversible", "reconcilable")]
+    once = [
+        name
+        for name, kind in world.kinds.items()
+        if kind.get("effect", "irreversible") in ("irreversible", "reconcilable")
+    ]
     return [name for name in once if ran.count(name) > 1]
 
 
@@ -194,7 +198,7 @@ def assert_same_but_for_interruptions(found: Any, expected: Any, events: Any) ->
 
 @pytest.mark.parametrize("name", WORLDS)
 async def test_a_turn_killed_after_any_commit_is_finished_by_the_next_process(name: str, tmp_path: Path) -> None:
-    """From every copy the turn completes; irreversible tools run at most once; projections are the uninterrupted ones."""
+    """From every copy the turn completes; irreversible tools run at most once; what is projected is the same."""
     world = WORLDS[name]()
     copies, expected = await uninterrupted(world, tmp_path)
     assert len(copies) >= 2
@@ -286,7 +290,7 @@ EFFECTS = {
 
 @pytest.mark.parametrize(("effect", "decision"), EFFECTS.items())
 async def test_a_started_call_is_resolved_by_its_effect(effect: Any, decision: tuple[str, int], memory: Any) -> None:
-    """Read-only and idempotent calls run again with the same key; others are told as interrupted. The log says which."""
+    """Read-only and idempotent calls run again with the same key; others are told as interrupted."""
     keys: list[str] = []
 
     async def handler(arguments: Any, context: Any) -> str:
@@ -387,7 +391,9 @@ async def test_a_crash_between_a_result_and_its_revision_asks_post_execute_again
             await session.run("Go.")
     asked.clear()
     script = (call("a"), say("Done."))
-    async with staged(*script, store=memory, clock=Later(5), plugins=[plugin("redact", post_execute=redact)]) as runtime:
+    async with staged(
+        *script, store=memory, clock=Later(5), plugins=[plugin("redact", post_execute=redact)]
+    ) as runtime:
         session = await runtime.session("s", agent)
         await session.resume()
         assert asked == ["t1s1c1", "t1s2c1"]

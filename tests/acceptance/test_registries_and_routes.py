@@ -154,7 +154,7 @@ class Watched(dict[str, Any]):
 
 
 async def test_a_plugin_that_raises_half_way_leaves_nothing_registered() -> None:
-    """Tools, sections, policies, event types and hooks added before the failure are withdrawn; it can be loaded again."""
+    """Tools, policies, event types and hooks added before the failure are withdrawn; it can be loaded again."""
     broken = [True]
 
     def tools(registrar: Any) -> None:
@@ -278,10 +278,13 @@ async def test_adapters_are_closed_once_last_made_first_whatever_one_raises() ->
 
         return plugin(name, spine_register_adapters=lambda registrar: registrar.add(factory, provider=name))
 
-    with pytest.raises(ExceptionGroup, match="closing adapters failed"):
+    async def run_all() -> None:
         async with Runtime.open("memory:", settings=ALONE, plugins=[adapter(n) for n in "abc"]) as runtime:
             for name in "bac":
                 await (await runtime.session(name, Agent(f"{name}:x"))).run("Go.")
+
+    with pytest.raises(ExceptionGroup, match="closing adapters failed"):
+        await run_all()
     assert closed == ["c", "a", "b"]
 
 

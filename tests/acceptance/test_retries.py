@@ -126,7 +126,7 @@ VISIBLE = {
 
 @pytest.mark.parametrize("seen", VISIBLE.values(), ids=VISIBLE)
 async def test_what_was_seen_is_never_taken_back_by_a_retry(seen: Any) -> None:
-    """After visible output there is no retry: the partial is kept as interrupted, with its failure, and nothing else."""
+    """After visible output there is no retry: the partial is kept as interrupted, with its failure."""
     turn, events, _, model = await played(seen + fail("connection"), say("Here is the plan."))
     assert (turn.status, len(model.requests), turn.error.category) == ("failed", 1, "connection")
     interrupted = [e.data for e in events if e.type == "message.interrupted"]
@@ -182,7 +182,7 @@ async def test_r01_a_quota_is_not_retried() -> None:
 async def test_r02_the_servers_delays_are_kept_between_requests() -> None:
     """Twenty seconds by date and one and a half by milliseconds: three requests, not before their time."""
     given = case("r02-retry-after-date")
-    turn, events, clock, model = await played(
+    turn, _events, clock, model = await played(
         fail("rate_limit", retry_after_s=20.0), fail("overloaded", retry_after_s=1.5), say("ok")
     )
     assert len(model.requests) == given["expect_requests"]

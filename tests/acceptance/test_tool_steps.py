@@ -15,7 +15,12 @@ from spine.tools import ToolOutcome
 from spine.values import encode
 
 pytestmark = pytest.mark.anyio
-CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
+CITY = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
 
 
 async def weather(arguments: Any, context: Any) -> str:
@@ -252,7 +257,7 @@ async def test_a_tool_removed_during_a_step_still_runs_in_it() -> None:
 
 
 async def test_retries_of_a_request_use_the_same_snapshot() -> None:
-    """A tool that comes while an attempt waits is not in the next attempt: the request stays the same, byte for byte."""
+    """A tool that comes while an attempt waits is not in the next attempt: the request stays the same."""
     async with staged() as runtime:
         scope = runtime.scope("tenant")
 
@@ -324,7 +329,9 @@ async def test_sections_are_rendered_in_order_and_stand_in_the_request() -> None
         scope.add(Section("a", order=20, render="First."))
         scope.add(Section("z", order=5, render=moving, dynamic=True))
         scope.add(Section("empty", order=1, render=""))
-        session = await runtime.session("s", agent_of(tool_of("weather", weather), instructions="Be brief."), scope=scope)
+        session = await runtime.session(
+            "s", agent_of(tool_of("weather", weather), instructions="Be brief."), scope=scope
+        )
         await session.run("Go.")
         await session.run("Go.")
         requests = [session.log.request(event.seq) for event in events_of(session, "model.requested")]

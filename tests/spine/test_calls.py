@@ -1,5 +1,7 @@
 """The calls of one message: grouped by neighbourhood, bound to what was approved, closed truthfully."""
 
+import functools
+import operator
 from typing import Any
 
 import attrs
@@ -64,7 +66,7 @@ def test_groups_are_the_longest_runs_of_parallel_neighbours(calls: str, groups: 
     states = [CallState(ToolCallBlock(id=CallId(f"c{n}"), name=name)) for n, name in enumerate(calls)]
     found = list(_groups(run, states))
     assert " ".join("".join(state.block.name for state in group) for group in found) == groups
-    assert sum(found, []) == states
+    assert functools.reduce(operator.iadd, found, []) == states
 
 
 PAY = tool("pay", approval="ask", owner="shop@1")

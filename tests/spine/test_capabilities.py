@@ -109,7 +109,9 @@ def test_static_sections_are_rendered_once_per_snapshot_and_route_and_dynamic_on
     assert [block.text for block in first] == ["Model m.", "Now."]
     other = stage.render("t1s3", Route("p", "n"), capabilities)
     assert [block.text for block in other] == ["Model n.", "Now."]
-    assert [(b.name, b.source, b.order, b.dynamic, b.token_count) for b in first][0] == ("s", "application", 1, False, 2)
+    head = first[0]
+    assert (head.name, head.source, head.order) == ("s", "application", 1)
+    assert (head.dynamic, head.token_count) == (False, 2)
 
 
 def reads_now(context: Any) -> str:
@@ -135,7 +137,9 @@ def test_a_section_that_fails_is_named_with_its_owner(section: Section, error: A
 
 
 def block(name: str, tokens: int, *, dynamic: bool = True, priority: int = 0, order: int = 0) -> SystemBlock:
-    return SystemBlock(name=name, source="s", text="x", dynamic=dynamic, priority=priority, order=order, token_count=tokens)
+    return SystemBlock(
+        name=name, source="s", text="x", dynamic=dynamic, priority=priority, order=order, token_count=tokens
+    )
 
 
 BLOCKS = (

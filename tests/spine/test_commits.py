@@ -1,6 +1,8 @@
 """One thread writes: batches join, nobody is left waiting, nothing under way is given up."""
 
 import asyncio
+import functools
+import operator
 import threading
 import time
 from typing import Any
@@ -54,7 +56,7 @@ async def test_batches_that_come_meanwhile_are_the_next_transaction() -> None:
                 if number == 0:
                     await anyio.sleep(0.01)
     assert len(store.joined[0]) == 1
-    assert sorted(sum(store.joined, [])) == sorted(f"s{n}" for n in range(30))
+    assert sorted(functools.reduce(operator.iadd, store.joined, [])) == sorted(f"s{n}" for n in range(30))
     assert len(store.joined) <= 3
     assert len(store.threads) == 1
     assert threading.current_thread().name not in store.threads

@@ -42,7 +42,8 @@ def test_the_hooks_are_these_and_documented() -> None:
 @pytest.mark.parametrize("hook", sorted(ASYNC))
 def test_sync_where_async_is_wanted_is_refused(hook: str) -> None:
     """Naming plugin, hook, what is wanted, and the place."""
-    with pytest.raises(HookUnknown, match=rf'plugin "p@1": {hook} must be written with async def \(test_hooks.py:\d+\)'):
+    said = rf'plugin "p@1": {hook} must be written with async def \(test_hooks.py:\d+\)'
+    with pytest.raises(HookUnknown, match=said):
         Hooks().register(plugin_of(**{hook: lambda: None}), "p@1")
 
 
@@ -72,6 +73,28 @@ def test_a_misspelt_hook_is_refused_with_the_nearest_name(written: str, meant: s
     with pytest.raises(HookUnknown, match=f'no hook is called "{written}"; nearest is "{meant}'):
         hooks.register(plugin_of(**{written: lambda: None, "spine_close": lambda: None}), "p@1")
     assert hooks.order("spine_close") == ()
+
+
+async def takes_ctx(request: Any, contxt: Any, call_next: Any) -> Any: ...
+
+
+async def takes_keywords(request: Any, call_next: Any, *, context: Any) -> Any: ...
+
+
+WRONG_ARGUMENTS: dict[str, tuple[str, Any, str]] = {
+    "misspelt": ("spine_pre_step", takes_ctx, 'spine_pre_step has no argument "contxt"; nearest is "context"'),
+    "too many": ("spine_close", lambda runtime: None, 'spine_close takes no arguments, found "runtime"'),
+    "keyword-only": ("spine_pre_step", takes_keywords, 'argument "context" of spine_pre_step is keyword-only'),
+}
+
+
+@pytest.mark.parametrize(("hook", "function", "message"), WRONG_ARGUMENTS.values(), ids=WRONG_ARGUMENTS)
+def test_an_argument_that_a_hook_does_not_have_is_refused(hook: str, function: Any, message: str) -> None:
+    """In one sentence with the place; nothing is registered."""
+    hooks = Hooks()
+    with pytest.raises(HookUnknown, match=rf'^plugin "p@1": {message} \(test_hooks.py:\d+\)$'):
+        hooks.register(plugin_of(**{hook: function}), "p@1")
+    assert hooks.order(hook) == ()
 
 
 def test_chains_are_replaced_and_never_changed() -> None:
@@ -114,7 +137,8 @@ def test_one_plugins_hook_is_called_and_blamed() -> None:
     hooks = Hooks()
     hooks.register(plugin_of(spine_register_tools=fails), "a@1")
     hooks.register(plugin_of(spine_register_tools=refuses), "b@1")
-    with pytest.raises(PluginFailed, match=r"plugin a@1 failed in spine_register_tools: ZeroDivisionError: oops") as failed:
+    said = "plugin a@1 failed in spine_register_tools: ZeroDivisionError: oops"
+    with pytest.raises(PluginFailed, match=said) as failed:
         hooks.call("spine_register_tools", "a@1", registrar="r")
     assert (failed.value.plugin, failed.value.hook) == ("a@1", "spine_register_tools")
     assert isinstance(failed.value.__cause__, ZeroDivisionError)

@@ -176,10 +176,13 @@ async def test_follow_gives_a_mark_and_then_what_comes() -> None:
     await log.commit()
     seen: list[Any] = []
 
+    async def watch() -> None:
+        async for item in log.follow():
+            seen.append(item.seq if isinstance(item, Synchronised) else item.data.title)
+
     async def follow() -> None:
         with pytest.raises(StoreUnavailable):
-            async for item in log.follow():
-                seen.append(item.seq if isinstance(item, Synchronised) else item.data.title)
+            await watch()
 
     with anyio.fail_after(2):
         async with anyio.create_task_group() as group:
