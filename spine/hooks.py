@@ -238,7 +238,7 @@ class Hooks:
 
     def register(self, plugin: Any, name: str) -> None:
         """Take a plugin in. Raises `HookUnknown` for a hook that does not exist or is of the wrong colour."""
-        for attribute, function in _marked(plugin):
+        for attribute, function in marked(plugin):
             _check_implementation(attribute, function, name)
         try:
             self._manager.register(plugin, name)
@@ -284,11 +284,12 @@ def run_hook(implementation: Implementation, hook: str, **arguments: Any) -> Non
         implementation.function(*[arguments[name] for name in implementation.arguments])
     except SpineError:
         raise
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:  # a plugin does not end the program
         raise blame(exc, implementation.plugin, hook) from exc
 
 
-def _marked(plugin: Any) -> Iterable[tuple[str, Any]]:
+def marked(plugin: Any) -> Iterable[tuple[str, Any]]:
+    """Attributes of a plugin that are marked as hook implementations, by name."""
     for attribute in dir(plugin):
         function = getattr(plugin, attribute, None)
         if getattr(function, "spine_impl", None) is not None:
@@ -306,6 +307,23 @@ def _check_implementation(attribute: str, function: Any, plugin: str) -> None:
     if inspect.iscoroutinefunction(function) is not wanted:
         kind = "async def" if wanted else "def"
         raise HookUnknown(f'plugin "{plugin}": {hook} must be written with {kind} ({where})')
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.default is not parameter.empty or parameter.kind in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
+            continue
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            raise HookUnknown(f'plugin "{plugin}": argument "{parameter.name}" of {hook} is keyword-only ({where})')
+        if parameter.name not in _ARGUMENTS[hook]:
+            raise HookUnknown(f'plugin "{plugin}": {_no_argument(hook, parameter.name)} ({where})')
+
+
+def _no_argument(hook: str, name: str) -> str:
+    known = _ARGUMENTS[hook]
+    if not known:
+        return f'{hook} takes no arguments, found "{name}"'
+    return f'{hook} has no argument "{name}"; nearest is "{get_close_matches(name, known, 1, 0.0)[0]}"'
 
 
 def blame(error: BaseException, plugin: str, hook: str) -> PluginFailed:

@@ -4,9 +4,10 @@ import importlib
 import inspect
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
 import attrs
 
@@ -14,10 +15,11 @@ from spine.codec import Codec
 from spine.errors import DuplicateContribution, PluginFailed, SpineError, UsageError
 from spine.events import EventType
 from spine.functions import as_tool
-from spine.hooks import Hooks, Implementation, run_hook
+from spine.hooks import Hooks, Implementation, marked, run_hook
 from spine.llm.catalogue import Catalogue, Provider
 from spine.scope import Disposer, Registries, Scope
 from spine.sections import Section
+from spine.tools import ApprovalPolicy
 
 GROUP = "spine"
 State = Literal["loaded", "blocked", "failed", "unloaded"]
@@ -59,20 +61,50 @@ class Registrar:
         `DuplicateContribution` when the name is taken in that layer.
         """
         where = _caller()
+        with _named(self._owner, f"spine_register_{self._kind}", where):
+            self._add(value, name or provider, scope, where)
+
+    def _add(self, value: Any, name: str | None, scope: Scope | None, where: str) -> None:
         kind = self._kind
         if kind == "events":
-            self._plugins.codec.add(_expect(value, EventType, kind), self._owner)
+            self._plugins.codec.add(_expect(value, kind), self._owner)
             self.offers.append(f"event {value.name}")
         elif isinstance(value, Provider):
             entry = attrs.evolve(value, source=self._owner)
             self._plugins.contribute("providers", entry, entry.id, self._owner, scope, where, self.offers)
         else:
-            self._plugins.contribute(kind, value, name or provider, self._owner, scope, where, self.offers)
+            self._plugins.contribute(kind, value, name, self._owner, scope, where, self.offers)
 
 
-def _expect(value: Any, wanted: type, kind: str) -> Any:
-    if not isinstance(value, wanted):
-        raise UsageError(f"registrar of {kind} takes {wanted.__name__}, found {type(value).__name__}")
+@contextmanager
+def _named(owner: str, hook: str, where: str) -> Iterator[None]:
+    """What is refused inside says which plugin added it, in which hook and at which place."""
+    try:
+        yield
+    except DuplicateContribution:  # names both owners and both places itself
+        raise
+    except UsageError as error:
+        error.message = f'plugin "{owner}" in {hook}: {error.message}' + (f" ({where})" if where else "")
+        error.args = (error.message,)
+        raise
+
+
+_WANTED: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "prompts": (lambda value: isinstance(value, Section), "Section"),
+    "events": (lambda value: isinstance(value, EventType), "EventType"),
+    "protocols": (lambda value: isinstance(getattr(value, "name", None), str), "WireProtocol or Provider"),
+    "adapters": (callable, "a function that makes an adapter"),
+    "policies": (lambda value: value in get_args(ApprovalPolicy) or callable(value), "never, ask, or a function"),
+    "counters": (callable, "a function that counts tokens"),
+    "stores": (callable, "a function that opens a store"),
+}
+"""What may be added of each kind, and the words for it; tools are checked by `as_tool`."""
+
+
+def _expect(value: Any, kind: str) -> Any:
+    fits, wanted = _WANTED.get(kind, (lambda value: True, ""))
+    if not fits(value):
+        raise UsageError(f"registrar of {kind} takes {wanted}, found {type(value).__name__}")
     return value
 
 
@@ -141,14 +173,22 @@ class Plugins:
         try:
             module = entry.load()
             self._register(module, entry.name, version, time.perf_counter() - began)
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:  # a plugin does not end the program
             if strict:
                 raise PluginFailed(f'plugin "{entry.name}": {_cause(exc)}', plugin=entry.name) from exc
             self._infos[entry.name] = PluginInfo(name=entry.name, version=version, state="failed", error=_cause(exc))
 
     def load(self, plugin: Any) -> PluginInfo:
-        """Load a module or object with hook implementations, or the name of an importable module."""
-        module = importlib.import_module(plugin) if isinstance(plugin, str) else plugin
+        """Load a module or object with hook implementations, or the name of an importable module.
+
+        Raises `UsageError` for anything else, `HookUnknown`, and `PluginFailed` when its own code fails.
+        """
+        module = _imported(plugin) if isinstance(plugin, str) else plugin
+        if module is None or not (inspect.ismodule(module) or any(True for _ in marked(module))):
+            raise UsageError(
+                f"a plugin was expected, found {module!r:.80}; accepted are modules, objects with hook implementations "
+                "(@hookimpl), and names of modules"
+            )
         name = getattr(module, "__name__", type(module).__name__).rpartition(".")[2].removeprefix("spine_")
         self._register(module, name, str(getattr(module, "__version__", "0")), 0.0)
         return self._infos[name]
@@ -166,7 +206,7 @@ class Plugins:
                 registrar = Registrar(kind, owner, self)
                 self.hooks.call(f"spine_register_{kind}", owner, registrar=registrar)
                 offers.extend(registrar.offers)
-        except Exception:
+        except BaseException:
             self._withdraw(owner)
             raise
         steps = [hook.removeprefix("spine_") for hook in self.hooks.offered_by(owner) if "register" not in hook]
@@ -185,12 +225,13 @@ class Plugins:
                 tool = as_tool(value).evolve(owner=owner)
                 name, value = tool.name, tool
             case "prompts":
-                section = _expect(value, Section, kind)
-                name, value = section.name, section
+                name = _expect(value, kind).name
             case "protocols":
-                name = value.name
+                name = _expect(value, kind).name
+            case _:
+                _expect(value, kind)
         if not name:
-            raise UsageError(f"{owner}: registrar.add for {kind} needs a name")
+            raise UsageError(f"registrar.add for {kind} needs a name")
         registry = getattr(self.registries, "sections" if kind == "prompts" else kind)
         offers.append(f"{registry.kind} {name}")
         disposer: Disposer = registry.add(name, value, owner=owner, scope=scope, where=where or None)
@@ -244,8 +285,18 @@ class SessionRegistrar:
 
     def add(self, value: Any) -> None:
         """Add a tool or a `Section`; the session's agent need not name it."""
-        kind = "prompts" if isinstance(value, Section) else "tools"
-        self._plugins.contribute(kind, value, None, self._owner, self._scope, _caller(), [])
+        kind, where = "prompts" if isinstance(value, Section) else "tools", _caller()
+        with _named(self._owner, "spine_session_opened", where):
+            self._plugins.contribute(kind, value, None, self._owner, self._scope, where, [])
+
+
+def _imported(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as exc:
+        if isinstance(exc, ModuleNotFoundError) and exc.name and f"{name}.".startswith(f"{exc.name}."):
+            raise UsageError(f'plugin "{name}": there is no module of that name', hint="spine plugins list") from exc
+        raise PluginFailed(f'plugin "{name}": {_cause(exc)}', plugin=name) from exc
 
 
 def _cause(error: BaseException) -> str:

@@ -150,7 +150,7 @@ async def _level(run: _Waterfall, position: int, given: Any) -> Any:
             result = await implementation.function(*[known[name] for name in implementation.arguments])
     except PluginFailed:
         raise
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         raise blame(exc, implementation.plugin, run.hook) from exc
     finally:
         run.plugin, run.since = around, None  # the one around it goes on with fresh time
@@ -207,7 +207,7 @@ async def observe(
             run.plugin, run.since = implementation.plugin, None
             try:
                 answer = await implementation.function(*[arguments[name] for name in implementation.arguments])
-            except Exception as exc:
+            except (Exception, SystemExit) as exc:
                 failed(blame(exc, implementation.plugin, hook))
             else:
                 answers.append((implementation.plugin, answer))

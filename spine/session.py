@@ -68,6 +68,9 @@ class Host(Protocol):
     def left(self, session: "Session") -> None:
         """It stopped running."""
 
+    async def give_up(self, session: "Session") -> None:
+        """Forget a session that is no longer wanted, and let others own it."""
+
 
 class Session:
     """One conversation. At most one turn runs at a time; every method that appends belongs to the runtime's loop."""
@@ -141,16 +144,24 @@ class Session:
         return self._run.log.follow(after)
 
     def watch(self, watcher: Callable[[Chunk], None]) -> Callable[[], None]:
-        """Call `watcher` with each piece of an answer as it arrives; the returned function ends that.
-
-        One that raises is not called again; the turn goes on, and the logger "spine" warns.
-        """
+        """Call `watcher` with each piece of an answer until the returned function is called, or until it raises."""
         self._run.on_chunk.append(watcher)
         return partial(self._unwatch, watcher)
 
     def _unwatch(self, watcher: Callable[[Chunk], None]) -> None:
-        if watcher in self._run.on_chunk:  # one that raised is gone already
-            self._run.on_chunk.remove(watcher)
+        self._run.on_chunk = [other for other in self._run.on_chunk if other != watcher]
+
+    def offer(self, agent: Agent, deps: Any, scope: Any) -> None:
+        """The open session is asked for again: new `deps` are taken, another agent or scope is refused."""
+        name = scope if isinstance(scope, str) else getattr(getattr(scope, "scope", None), "id", None)
+        if agent != self.agent:
+            raise UsageError(
+                f'session "{self.id}" is open with agent "{self.agent.name}" as it was then; close it first'
+            )
+        if name is not None and name != self._scope:
+            raise UsageError(f'session "{self.id}" is open in scope {self._scope}, not {name}')
+        if deps is not None:
+            self._run.deps = deps
 
     def tick(self) -> None:
         """Called by the runtime now and then while a turn runs: late chunks are recorded, late hooks stopped."""
@@ -197,11 +208,11 @@ class Session:
         finally:
             self._is_running = False
             self._host.left(self)
+            if self._queued() and self._status.turn is None and not self._run.log.is_closed:
+                self._host.spawn(self._work)  # also when this turn's caller was cancelled
         turn = self._make_turn(state)
         if "output" in state.started.overrides and turn.status == "completed":
             turn = self._with_output(turn, state.started.overrides["output"])
-        if self._queued() and turn.status != "suspended":
-            self._host.spawn(self._work)
         if turn.status == "failed" and check:
             assert turn.error is not None
             raise TurnFailed(f"turn {turn.id} failed: {turn.error.message}", turn=turn, hint=f"spine log {self.id}")
@@ -265,12 +276,11 @@ class Session:
             )
         if turn is None:
             return
+        known = f'turn {turn.id} of session "{self.id}"'
         if turn.status == "suspended":
             waiting = ", ".join(turn.suspended)
-            raise SessionBusy(
-                f'turn {turn.id} of session "{self.id}" waits for {waiting}', hint=f"spine approve {turn.suspended[0]}"
-            )
-        raise SessionBusy(f'turn {turn.id} of session "{self.id}" was not finished', hint=f"spine resume {self.id}")
+            raise SessionBusy(f"{known} waits for {waiting}", hint=f"spine approve {turn.suspended[0]}")
+        raise SessionBusy(f"{known} was not finished", hint=f"spine resume {self.id}")
 
     def _accept(
         self, messages: Sequence[Message], delivery: Delivery = "queue", key: str | None = None
@@ -497,6 +507,15 @@ class Session:
     async def _resume_quietly(self) -> None:
         if not self._is_running:
             await self.resume(check=False)
+
+    async def close(self) -> None:
+        """Give the session up: what is pending is committed, and another process may own it at once; idempotent.
+
+        A running turn is cancelled first; a suspended one stays suspended.
+        """
+        if self._is_running:
+            await self.cancel("the session was closed")
+        await self._host.give_up(self)
 
     async def rename(self, title: str) -> None:
         """Give the session a title."""

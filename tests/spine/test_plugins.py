@@ -199,5 +199,67 @@ def test_unloading_withdraws_at_once_and_closing_comes_later() -> None:
 
 def test_a_plugin_may_be_named_by_its_module() -> None:
     """An importable name is imported."""
-    with pytest.raises(ImportError):
+    with pytest.raises(UsageError, match='plugin "spine_nowhere": there is no module of that name'):
         plugins_alone().load("spine_nowhere")
+
+
+def exits(*arguments: Any) -> Any:
+    raise SystemExit(3)
+
+
+def test_a_plugin_that_exits_is_reported_like_any_broken_one(monkeypatch: Any) -> None:
+    """At import and in its hooks; what it had added is taken back, and the others work."""
+    hook = entry("hook", plugin("hook", spine_register_tools=offers_look, spine_register_stores=exits_in_hook))
+    plugins = loaded(entry("gone", exits), hook, entry("good", plugin("good")), monkeypatch=monkeypatch)
+    states = {info.name: (info.state, (info.error or "").partition(" (")[0]) for info in plugins.infos}
+    assert states["gone"] == ("failed", "SystemExit: 3")
+    assert states["hook"] == ("failed", "plugin hook@1.0 failed in spine_register_stores: SystemExit: 3")
+    assert states["good"] == ("loaded", "")
+    assert len(plugins.registries.tools.resolve(None)) == 0
+
+
+def exits_in_hook(registrar: Any) -> None:
+    raise SystemExit(3)
+
+
+def test_an_interruption_passes(monkeypatch: Any) -> None:
+    """It is the person's, not the plugin's."""
+
+    def interrupted() -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        loaded(entry("slow", interrupted), monkeypatch=monkeypatch)
+
+
+NO_PLUGINS: dict[str, Any] = {"none": None, "a number": 3, "an object without hooks": object()}
+
+
+@pytest.mark.parametrize("thing", NO_PLUGINS.values(), ids=NO_PLUGINS)
+def test_what_is_no_plugin_is_refused(thing: Any) -> None:
+    """With what would be one."""
+    with pytest.raises(UsageError, match=r"a plugin was expected, found .*; accepted are modules"):
+        plugins_alone().load(thing)
+
+
+def test_a_module_that_fails_to_import_is_blamed(tmp_path: Any, monkeypatch: Any) -> None:
+    """It is there, so it is not unknown; the place is named."""
+    (tmp_path / "spine_brittle.py").write_text("import nowhere_at_all\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(PluginFailed, match=r'"spine_brittle": ModuleNotFoundError: .*spine_brittle.py:1\)'):
+        plugins_alone().load("spine_brittle")
+
+
+REFUSED = ("adapters", "counters", "events", "policies", "prompts", "protocols", "stores", "tools")
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_contribution_of_the_wrong_kind_names_plugin_hook_and_place(kind: str) -> None:
+    """Whatever the registrar is for."""
+
+    def adds(registrar: Any) -> None:
+        registrar.add(3, name="x", provider="x")
+
+    hook = f"spine_register_{kind}"
+    with pytest.raises(UsageError, match=rf'^plugin "p@0" in {hook}: .*found int.*\(test_plugins.py:\d+\)$'):
+        plugins_alone().load(plugin("p", **{hook: adds}))

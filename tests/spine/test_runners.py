@@ -199,3 +199,20 @@ async def test_observers_are_asked_in_turn_whatever_one_does() -> None:
     assert found == [("p2@1", [5]), ("p0@1", [5])]
     assert [(error.plugin, error.hook) for error in failed] == [("p1@1", "spine_post_step")]
     assert watch.running == set()
+
+
+async def test_a_hook_that_exits_is_blamed_like_any_that_raises() -> None:
+    """A plugin does not end the program."""
+
+    async def pre_step(request: Any, call_next: Any) -> Any:
+        raise SystemExit(3)
+
+    async def post_step(context: Any) -> Any:
+        raise SystemExit(4)
+
+    with pytest.raises(PluginFailed, match="plugin p0@1 failed in spine_pre_step: SystemExit: 3"):
+        await run(pre_step)
+    failures: list[PluginFailed] = []
+    chain = hooks_of(post_step, hook="spine_post_step").chain("spine_post_step")
+    assert await observe(chain, "spine_post_step", {"context": None}, HookWatch(), failures.append) == []
+    assert [failure.message for failure in failures] == ["plugin p0@1 failed in spine_post_step: SystemExit: 4"]
