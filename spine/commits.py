@@ -4,19 +4,23 @@ While a transaction is under way the batches of other sessions queue up; togethe
 way is never given up: a task that is cancelled waits for the answer first.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NoReturn
 
 import anyio
 import attrs
 from anyio.lowlevel import EventLoopToken, current_token
 
-from spine.errors import AppendOutcomeUnknown
+from spine.errors import AppendOutcomeUnknown, StoreBusy
 from spine.store import Append, Store
 
 COMMIT_TIMEOUT_S = 2.0
+"""How long the store may take over one transaction."""
+QUEUE_TIMEOUT_S = 30.0
+"""How long a batch may wait for its turn; it was then never tried."""
 
 
 @attrs.define(eq=False)
@@ -26,6 +30,17 @@ class _Entry:
     batch: Append
     done: anyio.Event = attrs.Factory(anyio.Event)
     verdict: Exception | None = None
+    began: float | None = None
+    """When the worker thread took it; the clock of the deadline, which a busy event loop must not run down."""
+    is_answered: bool = False
+    """The store has answered; the loop may not know it yet."""
+
+    def is_overdue(self, queued: float) -> bool:
+        """Whether nothing can be hoped for: no answer from the store, or no turn, within the bound."""
+        now = time.monotonic()
+        if self.began is None:
+            return now - queued > QUEUE_TIMEOUT_S
+        return not self.is_answered and now - self.began > COMMIT_TIMEOUT_S
 
 
 class Writer:
@@ -45,7 +60,9 @@ class Writer:
             raise verdict
 
     async def write(self, batch: Append) -> BaseException | None:
-        """Store a batch on the worker thread; `AppendOutcomeUnknown` when there is no answer within two seconds.
+        """Store a batch on the worker thread; `AppendOutcomeUnknown` when the store gives no answer within two seconds.
+
+        A batch that never got its turn, because another one hangs, is `StoreBusy` after 30 seconds.
 
         Returns the cancellation that came meanwhile, if any: the caller settles its books first and then raises it.
         """
@@ -54,16 +71,17 @@ class Writer:
         self._queue.append(entry)
         if not self._is_busy:
             self._start()
-        with anyio.move_on_after(COMMIT_TIMEOUT_S, shield=True) as scope:
-            while not entry.done.is_set():
+        queued = time.monotonic()
+        while not entry.done.is_set():
+            with anyio.move_on_after(COMMIT_TIMEOUT_S / 4, shield=True) as scope:
                 try:
                     await entry.done.wait()
                 except anyio.get_cancelled_exc_class() as exc:
                     if scope.cancel_called:
                         raise
                     cancelled = exc  # asyncio's own `task.cancel()` knows no shield
-        if not entry.done.is_set():
-            self._give_up(entry)
+            if not entry.done.is_set() and entry.is_overdue(queued):
+                self._give_up(entry)
         if entry.verdict is not None:
             raise entry.verdict
         return cancelled
@@ -83,10 +101,15 @@ class Writer:
 
     def _store(self, entries: Sequence[_Entry]) -> None:
         """One transaction; runs on the worker thread."""
+        began = time.monotonic()
+        for entry in entries:
+            entry.began = began
         try:
             verdicts: Sequence[Exception | None] = self.store.append([entry.batch for entry in entries])
         except Exception as error:
             verdicts = [error] * len(entries)
+        for entry in entries:
+            entry.is_answered = True
         assert self._loop is not None
         _call_soon(self._loop, self._finish, entries, verdicts)
 
@@ -98,11 +121,15 @@ class Writer:
         if self._queue:
             self._start()
 
-    def _give_up(self, entry: _Entry) -> None:
+    def _give_up(self, entry: _Entry) -> NoReturn:
+        session = entry.batch.session
         if entry in self._queue:  # never tried: it must not be stored behind its session's back
             self._queue.remove(entry)
+            raise StoreBusy(
+                f"session {session}: its batch had no turn within {QUEUE_TIMEOUT_S:g} s; nothing was stored"
+            )
         raise AppendOutcomeUnknown(
-            f"session {entry.batch.session}: no answer to a commit within {COMMIT_TIMEOUT_S:g} s; reopen the session"
+            f"session {session}: no answer to a commit within {COMMIT_TIMEOUT_S:g} s; reopen the session"
         )
 
 

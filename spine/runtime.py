@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 import attrs
 
 from spine.agent import Agent, contract
@@ -34,7 +35,7 @@ from spine.runners import HookWatch
 from spine.scope import Disposer, Registries, Scope
 from spine.sections import Section
 from spine.session import Session
-from spine.store import SessionInfo, Store
+from spine.store import Claim, SessionInfo, Store
 from spine.threads import Workers
 from spine.values import JsonObject, ScopeId, Secret, SessionId, encode, freeze_object, session_id, thaw
 
@@ -72,6 +73,8 @@ class Runtime:
         self._writer = Writer(store)
         self._owner = this_process(clock.now(), id(self))
         self._sessions: dict[SessionId, Session] = {}
+        self._opening: dict[SessionId, anyio.Lock] = {}
+        """Per session, held while it is being opened."""
         self._scopes: dict[str, ScopeHandle] = {}
         self._running: dict[SessionId, Session] = {}
         self._pending: set[SessionLog] = set()
@@ -145,10 +148,10 @@ class Runtime:
             with anyio.CancelScope(shield=True):
                 await self._stop_sessions()
             self._group.cancel_scope.cancel()
-            if isinstance(error, Exception):  # the caller's own error goes on as it is, not inside a group
-                await self._group.__aexit__(None, None, None)
-                return None
-            return await self._group.__aexit__(kind, error, trace)
+            if error is None or isinstance(error, anyio.get_cancelled_exc_class()):
+                return await self._group.__aexit__(kind, error, trace)
+            await self._group.__aexit__(None, None, None)
+            return None  # the caller's own error goes on as it is, not inside a group
         finally:
             with anyio.CancelScope(shield=True):
                 await self._close_all()
@@ -162,11 +165,8 @@ class Runtime:
 
     async def _close_all(self) -> None:
         try:
-            for session in self._sessions.values():
-                if not session.log.is_closed:
-                    await _contained(session.log.commit)
-                    session.log.close(UsageError(f'session "{session.id}": its runtime was closed'))
-                    self.store.release(session.id, self._owner)
+            for session in list(self._sessions.values()):
+                await _contained(partial(self.give_up, session))
             self._plugins.unload_all()
             self._plugins.close_unloaded()
         finally:
@@ -195,12 +195,19 @@ class Runtime:
         `refuse` raises when the agent's contract is not the recorded one. The same session asked for again is the same
         object. Raises `RouteUnknown`, `SessionOwned`, `EventUnknown`, `ToolUnknown`.
         """
-        known = self._sessions.get(session_id(id))
-        if known is not None and not known.log.is_closed:
-            return known
-        log = self._open_log(session_id(id))
+        async with self._opening.setdefault(session_id(id), anyio.Lock()):
+            known = self._sessions.get(session_id(id))
+            if known is not None and not known.log.is_closed:
+                known.offer(agent, deps, scope)
+                return known
+            log = await self._open_log(session_id(id))
+            return await self._open_session(log, agent, deps, scope, metadata, variables, on_change, reference)
+
+    async def _open_session(
+        self, log: SessionLog, agent: Agent, deps: Any, scope: "str | ScopeHandle | None", *options: Any
+    ) -> Session:
         try:
-            session = self._make_session(log, agent, deps, scope, metadata, variables, on_change, reference)
+            session = self._make_session(log, agent, deps, scope, *options)
         except SpineError:
             self.store.release(log.session, self._owner)
             raise
@@ -222,14 +229,18 @@ class Runtime:
             raise SessionUnknown(f'no session "{id}" in {self.store.url}', hint="spine sessions")
         return await self.session(id, agent, **options)
 
-    def _open_log(self, id: SessionId) -> SessionLog:
+    def _claim(self, id: SessionId) -> Claim:
         try:
-            claim = self.store.claim(id, self._owner, now=self._clock.now(), lease_us=LEASE_US)
+            return self.store.claim(id, self._owner, now=self._clock.now(), lease_us=LEASE_US)
         except SessionOwned:
             holder = self.store.owner(id)
             if holder is None or not is_dead(holder[0]):
                 raise
-            claim = self.store.claim(id, self._owner, now=self._clock.now(), lease_us=LEASE_US, take_over=True)
+            return self.store.claim(id, self._owner, now=self._clock.now(), lease_us=LEASE_US, take_over=True)
+
+    async def _open_log(self, id: SessionId) -> SessionLog:
+        # A claim is a transaction: where that waits for a disk, other sessions must not wait with it.
+        claim = await anyio.to_thread.run_sync(self._claim, id) if self.store.waits else self._claim(id)
         log = SessionLog(self._writer, self._plugins.codec, id, claim, self._clock, on_pending=self._note_pending)
         if claim.seq:
             try:
@@ -251,8 +262,7 @@ class Runtime:
         reference: str | None,
     ) -> Session:
         route = self.resolve_model(agent.model)
-        handle = self.scope(scope) if isinstance(scope, str) else scope
-        parent = handle.scope if handle is not None else None
+        parent = self._scope_of(log, scope)
         own = Scope(ScopeId(f"session {log.session}"), parent)
         self._plugins.registries.forget(own)
         self._fill_scope(agent, own)
@@ -276,6 +286,7 @@ class Runtime:
             strict=self._options["strict"],
             workers=self._workers,
             watch=HookWatch(clock=self._clock.monotonic),
+            is_resumed=log.status.turn is not None,
         )
         self._plugins.open_session(own)
         take_snapshot(run)  # a tool that the agent names and nobody offers is refused now
@@ -284,6 +295,17 @@ class Runtime:
             raise UsageError(f'agent "{agent.name}" is not the one session "{log.session}" was recorded with')
         name = str(parent.id) if parent is not None else None
         return Session(run, self, digest, reference, name)
+
+    def _scope_of(self, log: SessionLog, scope: "str | ScopeHandle | None") -> Scope | None:
+        """The scope above the session's own: the one it was created in, unless it is new."""
+        created = log.status.created
+        if scope is None and created is not None:
+            scope = created.scope
+        handle = self.scope(scope) if isinstance(scope, str) else scope
+        found = None if handle is None else handle.scope.id
+        if created is not None and found != created.scope:
+            raise UsageError(f'session "{log.session}" was created in scope {created.scope}; it cannot move to {found}')
+        return None if handle is None else handle.scope
 
     def _fill_scope(self, agent: Agent, own: Scope) -> None:
         owner, registries = f"agent {agent.name}", self._plugins.registries
@@ -398,6 +420,17 @@ class Runtime:
             except Exception:  # not this turn's affair
                 _logger.exception("an unloaded plugin failed to close")
 
+    async def give_up(self, session: Session) -> None:
+        """Forget a session: commit, let others own it, keep nothing of it."""
+        if self._sessions.pop(session.id, None) is None or session.log.is_closed:
+            return
+        try:
+            await session.log.commit()
+        finally:
+            session.log.close(UsageError(f'session "{session.id}" was closed; open it again with runtime.session'))
+            self.store.release(session.id, self._owner)
+            self._opening.pop(session.id, None)
+
     def _note_pending(self, log: SessionLog) -> None:
         if not self._pending and self._call_soon is not None:
             self._call_soon(self._look_at_pending)
@@ -425,7 +458,7 @@ class Runtime:
             for implementation in () if isinstance(event, Synchronised) else self.hooks.chain("spine_event_recorded"):
                 try:
                     await implementation.function(**({"event": event} if implementation.arguments else {}))
-                except Exception:
+                except (Exception, SystemExit):
                     _logger.exception("plugin %s failed in spine_event_recorded", implementation.plugin)
 
     async def _tick(self) -> None:

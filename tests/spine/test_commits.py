@@ -12,7 +12,7 @@ import pytest
 
 from spine import commits
 from spine.commits import Writer
-from spine.errors import AppendOutcomeUnknown, StoreUnavailable
+from spine.errors import AppendOutcomeUnknown, StoreBusy, StoreUnavailable
 from spine.store import Append
 from spine.values import SessionId
 
@@ -89,6 +89,7 @@ async def test_a_failure_reaches_everyone_who_joined(raises: bool) -> None:
 async def test_no_answer_in_time_is_an_unknown_outcome_and_what_was_not_tried_is_not_written(monkeypatch: Any) -> None:
     """Whoever waited behind the stuck batch is told, too, and its batch never reaches the store."""
     monkeypatch.setattr(commits, "COMMIT_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(commits, "QUEUE_TIMEOUT_S", 0.1)
     store = SlowStore(0.3)
     writer = Writer(store)  # type: ignore[arg-type]
     unknown: list[str] = []
@@ -96,7 +97,7 @@ async def test_no_answer_in_time_is_an_unknown_outcome_and_what_was_not_tried_is
     async def write(name: str) -> None:
         try:
             await writer.write(batch(name))
-        except AppendOutcomeUnknown:
+        except (AppendOutcomeUnknown, StoreBusy):
             unknown.append(name)
 
     async with anyio.create_task_group() as group:
@@ -108,6 +109,20 @@ async def test_no_answer_in_time_is_an_unknown_outcome_and_what_was_not_tried_is
     await anyio.sleep(0.35)
     assert store.joined == [["stuck"]]
     assert await writer.write(batch("later")) is None
+
+
+async def test_a_busy_event_loop_does_not_run_the_store_out_of_its_time(monkeypatch: Any) -> None:
+    """The deadline is the store's, told by the worker thread: a loop that is held up turns no answer into a doubt."""
+    monkeypatch.setattr(commits, "COMMIT_TIMEOUT_S", 0.1)
+    writer = Writer(SlowStore(0.02))  # type: ignore[arg-type]
+
+    async def hold_up() -> None:
+        await anyio.sleep(0)
+        time.sleep(0.3)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(hold_up)
+        assert await writer.write(batch("held up")) is None
 
 
 async def test_a_cancelled_scope_waits_for_the_answer() -> None:
