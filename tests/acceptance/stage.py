@@ -168,6 +168,7 @@ def _judge_calls(events: list[RecordedEvent]) -> None:
 _AFTER_CANCEL = frozenset(
     (
         "tool.completed",
+        "tool.revised",
         "content.added",
         "message.interrupted",
         "turn.cancelled",
@@ -225,9 +226,13 @@ class Adapter:
 
 @attrs.define
 class TickingClock(SystemClock):
-    """A clock whose time of day moves by one millisecond at each reading, from a fixed start."""
+    """A clock whose time of day moves by one millisecond at each reading, from a fixed start; nothing takes time."""
 
     at: int = 1_800_000_000_000_000
+
+    def monotonic(self) -> float:
+        """Always the same."""
+        return 5.0
 
     def now(self) -> int:
         """Microseconds since 1970 UTC."""
