@@ -5,13 +5,14 @@
 #   make lint types  linter and formatter, type checker
 #   make scenarios   every scenario, played twice
 #   make live        a conversation with a real model on this machine
-#   make wire        recorded provider answers, held against their expected readings
+#   make wire        recorded provider answers against their expected readings, and cut at COUNT=64 places each
 #   make bench       figures against floors; make bench T="T1 T5" for some of them
 #   make clean       take away what the others made
 
 PYTHON ?= python3
 VENV ?= .venv
 T ?=
+COUNT ?= 64
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
@@ -73,7 +74,8 @@ wire: $(VENV)/.dev
 	status=0; \
 	for corpus in $(CORPUS)/*.jsonl.gz; do \
 		$(RUN) $(CORPUS)/score.py $$corpus --skip tests/wire_overrides.txt -- spine decode --batch || status=1; \
-	done; exit $$status
+	done; \
+	$(RUN) tests/plugins/cut_wire.py $(COUNT) || status=1; exit $$status
 
 bench: $(VENV)/.dev
 	@$(RUN) -m benchmarks $(T)
