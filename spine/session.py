@@ -515,6 +515,8 @@ class Session:
         """
         if self._is_running:
             await self.cancel("the session was closed")
+            while self._is_running:
+                await anyio.sleep(0.002)
         await self._host.give_up(self)
 
     async def rename(self, title: str) -> None:
