@@ -248,7 +248,8 @@ def _turn_started(state: SessionStatus, event: Envelope, data: TurnStarted) -> N
 def _requested(state: SessionStatus, event: Envelope, data: ModelRequested) -> None:
     turn = _open(state)
     turn.phase = "answer"
-    turn.begin_step(turn.steps + 1)
+    turn.steps += 1
+    turn.step = StepId(event.place or f"{turn.id}s{turn.steps}")
     turn.requested = event.seq
     turn.attempt = 1
     turn.failure = None
