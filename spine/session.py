@@ -155,9 +155,7 @@ class Session:
         """The open session is asked for again: new `deps` are taken, another agent or scope is refused."""
         name = scope if isinstance(scope, str) else getattr(getattr(scope, "scope", None), "id", None)
         if agent != self.agent:
-            raise UsageError(
-                f'session "{self.id}" is open with agent "{self.agent.name}" as it was then; close it first'
-            )
+            raise UsageError(f'session "{self.id}" is open with another agent, "{self.agent.name}"; close it first')
         if name is not None and name != self._scope:
             raise UsageError(f'session "{self.id}" is open in scope {self._scope}, not {name}')
         if deps is not None:
