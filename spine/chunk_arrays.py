@@ -12,7 +12,7 @@ from spine.llm import chunks as c
 from spine.llm.usage import Usage
 from spine.messages import ContentBlock, ProviderState
 
-__all__ = ["read_chunks", "write_chunks"]
+__all__ = ["CHUNK_TAGS", "read_chunks", "write_chunks"]
 
 
 class Converter(Protocol):
@@ -31,6 +31,16 @@ _DELTA_TAGS: Mapping[type, str] = {
     c.RefusalDelta: "refuse",
     c.ToolCallDelta: "args",
 }
+CHUNK_TAGS: Mapping[type, str] = {
+    **_DELTA_TAGS,
+    c.ResponseStarted: "start",
+    c.ToolCallStarted: "call",
+    c.BlockAdded: "block",
+    c.BlockEnded: "end",
+    c.UsageReported: "usage",
+    c.ProviderEvent: "event",
+}
+"""What a chunk's array begins with."""
 
 
 def write_chunks(converter: Converter, chunks: Sequence[c.Chunk]) -> list[list[Any]]:

@@ -78,7 +78,7 @@ BLOCK_TAGS: Mapping[str, type] = {
     "artifact_ref": ArtifactRefBlock,
     "extension": ExtensionBlock,
 }
-_CHANGE_TAGS: Mapping[str, type] = {"field": FieldChange, "splice": Splice}
+CHANGE_TAGS: Mapping[str, type] = {"field": FieldChange, "splice": Splice}
 _TOOL_TAGS: Mapping[str, type] = {"function": ToolDefinition, "server": ServerTool}
 
 
@@ -336,7 +336,7 @@ def _converter() -> cattrs.Converter:
         _as_array(converter, kind)
     for union in (ContentBlock, ResultContent):
         _tagged_union(converter, union, BLOCK_TAGS, bare_text=True)
-    _tagged_union(converter, Change, _CHANGE_TAGS)
+    _tagged_union(converter, Change, CHANGE_TAGS)
     _tagged_union(converter, ToolDefinition | ServerTool, _TOOL_TAGS)
     converter.register_structure_hook_func(
         lambda kind: kind == tuple[c.Chunk, ...], lambda value, _: read_chunks(converter, value)

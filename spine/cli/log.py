@@ -10,14 +10,14 @@ import click
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session
 from spine.cli.screen import LOCAL, out, out_json
-from spine.errors import LogBroken, UsageError, ValueRefused
+from spine.errors import LogBroken, UsageError
 from spine.events import CORE_EVENTS, RecordedEvent, UnknownEvent
 from spine.projectors import LogLine, log_lines
-from spine.projectors.json import utc
+from spine.projectors.json import plain, utc
 from spine.projectors.phrases import clock
 from spine.store import Row
 from spine.stored import StoredLog
-from spine.values import decode, freeze_object
+from spine.values import freeze_object
 
 __all__ = ["COMMANDS"]
 
@@ -38,7 +38,7 @@ def log(session: str | None, store: str | None, as_json: bool, types: str | None
         if as_json:
             for row in _rows(reader, follow):
                 if _is_wanted(row.type, wanted):
-                    out_json(_row_fact(reader, row))
+                    out_json(_fact(reader, row))
             return
         out(_line(("  seq", "at", "step", "event"), "what"))
         for line in log_lines(_events(reader, follow), chunks=chunks or follow):
@@ -99,14 +99,8 @@ def _line(cells: tuple[str, ...], what: str) -> str:
     return f"{' '.join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True))} {what}".rstrip()
 
 
-def _data(row: Row) -> Any:
-    try:
-        return decode(row.data)
-    except ValueRefused as error:
-        return {"damaged": error.message}
-
-
-def _row_fact(reader: StoredLog, row: Row) -> Mapping[str, Any]:
+def _fact(reader: StoredLog, row: Row) -> Mapping[str, Any]:
+    data = _event(reader, row, b"").data
     return {
         "session": reader.session,
         "seq": row.seq,
@@ -116,7 +110,7 @@ def _row_fact(reader: StoredLog, row: Row) -> Mapping[str, Any]:
         "place": row.place,
         "origin": row.origin,
         "required": row.required,
-        "data": _data(row),
+        "data": data.data if isinstance(data, UnknownEvent) else plain(data, left_out=()),
         "hash": row.hash.hex(),
     }
 

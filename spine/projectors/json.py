@@ -3,18 +3,23 @@
 Times are UTC in ISO 8601. Opaque state of providers is left out: it says nothing to anybody but its model.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import attrs
 
-from spine.codec import BLOCK_TAGS
+from spine.chunk_arrays import CHUNK_TAGS
+from spine.codec import BLOCK_TAGS, CHANGE_TAGS
 from spine.events import RecordedEvent
 from spine.projectors.entries import Call, InputEntry, StepEntry, Told, TurnEntry
 from spine.projectors.phrases import clock
 
-_BLOCK_TYPES: Mapping[type, str] = {kind: tag for tag, kind in BLOCK_TAGS.items()}
-_LEFT_OUT = frozenset(("provider_state",))
+_TAGS: Mapping[type, str] = {
+    **{kind: tag for tag, kind in BLOCK_TAGS.items()},
+    **{kind: tag for tag, kind in CHANGE_TAGS.items()},
+    **CHUNK_TAGS,
+}
+_OPAQUE = frozenset(("provider_state",))
 
 
 def to_json(transcript: Told) -> dict[str, Any]:
@@ -27,17 +32,20 @@ def to_json(transcript: Told) -> dict[str, Any]:
     }
 
 
-def plain(value: Any) -> Any:
-    """Any of our values as plain JSON; content blocks carry their `type`."""
+def plain(value: Any, *, left_out: Collection[str] = _OPAQUE) -> Any:
+    """Any of our values as plain JSON with all fields named, but for those in `left_out` and those equal to a default.
+
+    What is one of several kinds (blocks of content, changes, chunks) carries its `type`.
+    """
     kind = type(value)
     if attrs.has(kind):
-        tag = {"type": _BLOCK_TYPES[kind]} if kind in _BLOCK_TYPES else {}
-        fields = [(field, getattr(value, field.name)) for field in attrs.fields(kind) if field.name not in _LEFT_OUT]
-        return tag | {field.name: plain(item) for field, item in fields if item != field.default}
+        tag = {"type": _TAGS[kind]} if kind in _TAGS else {}
+        fields = [(field, getattr(value, field.name)) for field in attrs.fields(kind) if field.name not in left_out]
+        return tag | {field.name: plain(item, left_out=left_out) for field, item in fields if item != field.default}
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: plain(item, left_out=left_out) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
+        return [plain(item, left_out=left_out) for item in value]
     return value
 
 

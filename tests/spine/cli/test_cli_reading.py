@@ -157,6 +157,18 @@ def test_an_unknown_group_of_types_is_told(spine, demo: Path) -> None:
     assert done.stderr.startswith('no event type begins with "tools"; groups are approval, cancel, ')
 
 
+def test_the_log_as_json_names_every_field(spine, demo: Path) -> None:
+    """The arrays in which some values are stored are nobody's business."""
+    facts = [json.loads(line) for line in spine("log", "--json", "--types", "message,model.chunks").stdout.splitlines()]
+    answers = [fact["data"] for fact in facts if fact["type"] == "message.committed"]
+    assert answers[0]["usage"]["input_tokens"] > 0
+    assert ":" in answers[0]["message"]["origin"]["route"]
+    blocks = {block["type"] for answer in answers for block in answer["message"]["content"]}
+    assert {"text", "tool_call"} <= blocks
+    chunks = [chunk for fact in facts if fact["type"] == "model.chunks" for chunk in fact["data"]["chunks"]]
+    assert {"text", "call", "args", "usage"} <= {chunk["type"] for chunk in chunks}
+
+
 def test_the_log_as_json_is_what_is_stored(spine, demo: Path) -> None:
     facts = [json.loads(line) for line in spine("log", "--json").stdout.splitlines()]
     assert [fact["seq"] for fact in facts] == list(range(1, len(facts) + 1))
