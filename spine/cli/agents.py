@@ -18,9 +18,10 @@ from spine.agent import Agent
 from spine.config import Settings
 from spine.errors import SpineError, UsageError
 from spine.events import SessionCreated
+from spine.projectors.usage import SessionUsage
 from spine.stored import StoredLog
 
-__all__ = ["ChosenAgent", "choose_agent", "load_agent", "make_importable", "recorded_agent"]
+__all__ = ["ChosenAgent", "choose_agent", "load_agent", "make_importable", "recorded_agent", "recorded_route"]
 
 _EXPLICIT: Final = ("--", "SPINE_")
 
@@ -33,17 +34,26 @@ class ChosenAgent:
     reference: str | None
 
 
-def choose_agent(settings: Settings, recorded: SessionCreated | None) -> ChosenAgent | None:
-    """The agent for a session; `recorded` is its first event, None for a new one. None when nobody names one."""
+def choose_agent(
+    settings: Settings, recorded: SessionCreated | None, reader: StoredLog | None = None
+) -> ChosenAgent | None:
+    """The agent for a session; `recorded` is its first event, None for a new one. None when nobody names one.
+
+    A session of the plain assistant goes on with the model it asked last, which its log (`reader`) says, when the
+    configuration has none.
+    """
     given = settings.agent
     is_explicit = settings.origins.get("agent", "").startswith(_EXPLICIT)
     reference = recorded.agent.reference if recorded is not None else None
     chosen = given if is_explicit else reference or given
     if chosen is not None:
         return ChosenAgent(load_agent(chosen, settings.folder), chosen)
-    if settings.model is not None and (recorded is None or recorded.agent.name == PLAIN):
-        return ChosenAgent(Agent(settings.model, name=PLAIN), None)
-    return None
+    if recorded is not None and recorded.agent.name != PLAIN:
+        return None
+    route = settings.model
+    if route is None and recorded is not None and reader is not None:
+        route = recorded_route(reader)
+    return None if route is None else ChosenAgent(Agent(route, name=PLAIN), None)
 
 
 PLAIN: Final = "assistant"
@@ -55,6 +65,15 @@ def recorded_agent(reader: StoredLog) -> SessionCreated | None:
         return None
     first = next(iter(reader.read(until=1)), None)
     return first.data if first is not None and isinstance(first.data, SessionCreated) else None
+
+
+def recorded_route(reader: StoredLog) -> str | None:
+    """`provider:model` that a session asked last; None when it asked none yet."""
+    usage = SessionUsage()
+    tallies = usage.initial()
+    for event in reader.select(usage.types):
+        usage.apply(tallies, event)
+    return next(filter(None, map(tallies.route, reversed(tallies.steps.values()))), None)
 
 
 def load_agent(reference: str, folder: Path) -> Agent:

@@ -133,8 +133,9 @@ def _deciding(decision: Decision, verb: str) -> click.Command:
             owner = _living_owner(opened, one.session)
             if owner is not None:
                 return _through_inbox(opened, one, data, owner)
-            recorded = recorded_agent(StoredLog(opened.store, opened.codec, one.session))
-            chosen = choose_agent(opened.settings, recorded)
+            reader = StoredLog(opened.store, opened.codec, one.session)
+            recorded = recorded_agent(reader)
+            chosen = choose_agent(opened.settings, recorded, reader)
             if chosen is None:
                 return _queue(opened, one, data)
             settings = opened.settings

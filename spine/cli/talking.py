@@ -18,8 +18,9 @@ def settings_of(store: str | None, model: str | None, agent: str | None) -> Sett
 
 async def open_session(runtime: Runtime, name: str) -> Session:
     """Open or begin a session with the agent that is meant. Raises `UsageError` when nobody names one."""
-    recorded = recorded_agent(runtime.reader(name))
-    chosen: ChosenAgent | None = choose_agent(runtime.settings, recorded)
+    reader = runtime.reader(name)
+    recorded = recorded_agent(reader)
+    chosen: ChosenAgent | None = choose_agent(runtime.settings, recorded, reader)
     if chosen is None and recorded is not None:
         raise UsageError(
             f'session "{name}" was recorded with agent "{recorded.agent.name}", which no module is known for',

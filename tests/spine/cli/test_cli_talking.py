@@ -77,6 +77,19 @@ def test_c_goes_on_with_the_newest_session(spine, shop) -> None:
     assert spine("run", "-c", "--session", "x", "b").exit_code == 2
 
 
+def test_c_goes_on_with_the_plain_assistant_and_its_model(spine, shop, folder: Path) -> None:
+    """A model that was named once, for a session without an agent, is the session's from then on."""
+    with serving(say("one"), say("two")) as server:
+        shop(server)
+        project = (folder / "spine.toml").read_text().replace('agent = "shop:agent"\n', "")
+        (folder / "spine.toml").write_text(project)
+        assert spine("run", "-m", "lab:large", "a", input="").exit_code == 0
+        done = spine("run", "-c", "b", input="")
+        assert (done.exit_code, done.stdout) == (0, "two\n"), done.stderr
+        assert [request["model"] for request in server.requests] == ["large", "large"]
+        assert "resumed" not in spine("transcript").stdout
+
+
 def test_a_new_session_gets_an_id_of_its_own(spine, shop) -> None:
     with serving(say("one"), say("two")) as server:
         shop(server)
