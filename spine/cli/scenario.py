@@ -1,6 +1,7 @@
 """`scenario run` (floor 15): scenario files, played without a key; exit status 1 when one does not hold."""
 
 import pathlib
+from collections.abc import Iterable
 from typing import Final
 
 import click
@@ -11,7 +12,7 @@ from spine.cli.options import options
 from spine.cli.screen import note, out, out_json
 from spine.config import load_settings
 from spine.errors import UsageError
-from spine.testing import ScenarioResult, run_scenarios
+from spine.testing import ScenarioResult, SweepResult, find_scenarios, run_scenarios, sweep_scenario
 
 __all__ = ["COMMANDS"]
 
@@ -25,12 +26,15 @@ def scenario() -> None:
 @scenario.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=pathlib.Path))
 @click.option("--snapshot-update", is_flag=True, help="Write transcripts anew instead of comparing.")
+@click.option("--crash-sweep", is_flag=True, help="Play each once for every place where its process can die.")
 @options("json")
-def run(paths: tuple[pathlib.Path, ...], snapshot_update: bool, as_json: bool) -> int:
+def run(paths: tuple[pathlib.Path, ...], snapshot_update: bool, crash_sweep: bool, as_json: bool) -> int:
     """Run the scenarios in files and folders; by default those in scenarios/."""
+    if crash_sweep and snapshot_update:
+        raise UsageError("--crash-sweep compares no transcript, so it cannot write one", hint="spine scenario run")
     make_importable(load_settings().folder)
     count = failed = 0
-    for result in run_scenarios(paths or (pathlib.Path("scenarios"),), update=snapshot_update):
+    for result in _results(paths or (pathlib.Path("scenarios"),), update=snapshot_update, crash_sweep=crash_sweep):
         count += 1
         failed += not result.is_ok
         if as_json:
@@ -43,7 +47,22 @@ def run(paths: tuple[pathlib.Path, ...], snapshot_update: bool, as_json: bool) -
     return FAILS if failed else HOLDS
 
 
-def _fact(result: ScenarioResult) -> dict[str, object]:
+def _results(
+    paths: tuple[pathlib.Path, ...], *, update: bool, crash_sweep: bool
+) -> Iterable[ScenarioResult | SweepResult]:
+    return map(sweep_scenario, find_scenarios(paths)) if crash_sweep else run_scenarios(paths, update=update)
+
+
+def _fact(result: ScenarioResult | SweepResult) -> dict[str, object]:
+    if isinstance(result, SweepResult):
+        return {
+            "path": str(result.path),
+            "ok": result.is_ok,
+            "deaths": result.deaths,
+            "problems": list(result.problems),
+            "skipped": result.skipped,
+            "duration_s": result.duration_s,
+        }
     return {
         "path": str(result.path),
         "scenario": result.name,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spine.testing.crashes import CrashingStore, ProcessDied
     from spine.testing.fixtures import offline_runtime
     from spine.testing.scenario_file import read_scenario
-    from spine.testing.scenario_run import ScenarioResult, run_scenario, run_scenarios
+    from spine.testing.scenario_run import ScenarioResult, find_scenarios, run_scenario, run_scenarios
     from spine.testing.script import (
         Entry,
         call,
@@ -51,6 +51,7 @@ __all__ = [
     "cut",
     "expect",
     "fail",
+    "find_scenarios",
     "offline_runtime",
     "read_scenario",
     "refuse",
@@ -89,6 +90,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "ScriptedAdapter": "spine.testing.scripted",
     "StoreContract": "spine.testing.store_contract",
     "SweepResult": "spine.testing.crash_sweep",
+    "find_scenarios": "spine.testing.scenario_run",
     "offline_runtime": "spine.testing.fixtures",
     "read_scenario": "spine.testing.scenario_file",
     "run_scenario": "spine.testing.scenario_run",

@@ -40,7 +40,7 @@ Spine = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working folder; imports from it are forgotten afterwards."""
+    """An empty working folder; what was imported from it is forgotten afterwards, and nothing else."""
     for name in [name for name in os.environ if name.startswith("SPINE_") or name.endswith("_API_KEY")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -48,11 +48,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
-    path, modules = list(sys.path), set(sys.modules)
+    path = list(sys.path)
     yield work
     sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        if not name.startswith("spine"):
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[name]
 
 

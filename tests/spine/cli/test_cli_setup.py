@@ -91,6 +91,21 @@ def test_scenarios_that_hold_and_one_that_does_not(spine, folder: Path) -> None:
     assert [fact["ok"] for fact in facts] == [True, False]
 
 
+def test_a_scenario_is_swept_for_crashes(spine, folder: Path) -> None:
+    """It dies once for each place and comes to the same end; a sweep writes no snapshot."""
+    (folder / "scenarios").mkdir()
+    (folder / "scenarios" / "a.scenario.yaml").write_text(SCENARIO % "completed")
+    done = spine("scenario", "run", "--crash-sweep")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert "same end" in done.stdout
+    (fact,) = (json.loads(line) for line in spine("scenario", "run", "--crash-sweep", "--json").stdout.splitlines())
+    assert fact["ok"]
+    assert fact["deaths"] > 1
+    assert spine("scenario", "run", "--crash-sweep", "--snapshot-update").exit_code == 2
+    (folder / "scenarios" / "a.scenario.yaml").write_text(SCENARIO % "failed")
+    assert spine("scenario", "run", "--crash-sweep").exit_code == 1
+
+
 def test_no_scenario_is_wrong_use(spine, folder: Path) -> None:
     (folder / "scenarios").mkdir()
     assert spine("scenario", "run").exit_code == 2
