@@ -1,0 +1,163 @@
+"""What is asked of a model and what it answers: the values of requests and answers, and the room of adapters (floor 3).
+
+A name is imported from its home when it is first asked for. The function `assemble` stays in the module of its name.
+"""
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from spine.llm.assemble import Assembler, parse_arguments
+    from spine.llm.catalogue import Catalogue, ModelEntry, Prices, Provider, Traits, price
+    from spine.llm.chunks import (
+        BlockAdded,
+        BlockEnded,
+        Chunk,
+        ProviderEvent,
+        RefusalDelta,
+        ResponseStarted,
+        TextDelta,
+        ThinkingDelta,
+        ToolCallDelta,
+        ToolCallStarted,
+        UsageReported,
+    )
+    from spine.llm.errors import (
+        CATEGORIES,
+        RETRYABLE,
+        Category,
+        Failure,
+        ProviderError,
+        lossy,
+        provider_error,
+        unsupported,
+    )
+    from spine.llm.protocols import Adapter, AdapterFactory, Body, Decoder, ListsLosses, ProviderSettings, WireProtocol
+    from spine.llm.providers import CATALOGUE, SNAPSHOT
+    from spine.llm.request import ModelRequest, ResponseFormat, Route, Thinking, ToolChoice
+    from spine.llm.response import STOP_REASONS, ModelResponse, StopReason
+    from spine.llm.retry import GiveUp, RetryPolicy, Wait, decide
+    from spine.llm.usage import Cost, Usage, add_usage
+
+__all__ = [
+    "CATALOGUE",
+    "CATEGORIES",
+    "RETRYABLE",
+    "SNAPSHOT",
+    "STOP_REASONS",
+    "Adapter",
+    "AdapterFactory",
+    "Assembler",
+    "BlockAdded",
+    "BlockEnded",
+    "Body",
+    "Catalogue",
+    "Category",
+    "Chunk",
+    "Cost",
+    "Decoder",
+    "Failure",
+    "GiveUp",
+    "ListsLosses",
+    "ModelEntry",
+    "ModelRequest",
+    "ModelResponse",
+    "Prices",
+    "Provider",
+    "ProviderError",
+    "ProviderEvent",
+    "ProviderSettings",
+    "RefusalDelta",
+    "ResponseFormat",
+    "ResponseStarted",
+    "RetryPolicy",
+    "Route",
+    "StopReason",
+    "TextDelta",
+    "Thinking",
+    "ThinkingDelta",
+    "ToolCallDelta",
+    "ToolCallStarted",
+    "ToolChoice",
+    "Traits",
+    "Usage",
+    "UsageReported",
+    "Wait",
+    "WireProtocol",
+    "add_usage",
+    "decide",
+    "lossy",
+    "parse_arguments",
+    "price",
+    "provider_error",
+    "unsupported",
+]
+
+_HOMES: Final[Mapping[str, str]] = {
+    "CATALOGUE": "spine.llm.providers",
+    "CATEGORIES": "spine.llm.errors",
+    "RETRYABLE": "spine.llm.errors",
+    "SNAPSHOT": "spine.llm.providers",
+    "STOP_REASONS": "spine.llm.response",
+    "Adapter": "spine.llm.protocols",
+    "AdapterFactory": "spine.llm.protocols",
+    "Assembler": "spine.llm.assemble",
+    "BlockAdded": "spine.llm.chunks",
+    "BlockEnded": "spine.llm.chunks",
+    "Body": "spine.llm.protocols",
+    "Catalogue": "spine.llm.catalogue",
+    "Category": "spine.llm.errors",
+    "Chunk": "spine.llm.chunks",
+    "Cost": "spine.llm.usage",
+    "Decoder": "spine.llm.protocols",
+    "Failure": "spine.llm.errors",
+    "GiveUp": "spine.llm.retry",
+    "ListsLosses": "spine.llm.protocols",
+    "ModelEntry": "spine.llm.catalogue",
+    "ModelRequest": "spine.llm.request",
+    "ModelResponse": "spine.llm.response",
+    "Prices": "spine.llm.catalogue",
+    "Provider": "spine.llm.catalogue",
+    "ProviderError": "spine.llm.errors",
+    "ProviderEvent": "spine.llm.chunks",
+    "ProviderSettings": "spine.llm.protocols",
+    "RefusalDelta": "spine.llm.chunks",
+    "ResponseFormat": "spine.llm.request",
+    "ResponseStarted": "spine.llm.chunks",
+    "RetryPolicy": "spine.llm.retry",
+    "Route": "spine.llm.request",
+    "StopReason": "spine.llm.response",
+    "TextDelta": "spine.llm.chunks",
+    "Thinking": "spine.llm.request",
+    "ThinkingDelta": "spine.llm.chunks",
+    "ToolCallDelta": "spine.llm.chunks",
+    "ToolCallStarted": "spine.llm.chunks",
+    "ToolChoice": "spine.llm.request",
+    "Traits": "spine.llm.catalogue",
+    "Usage": "spine.llm.usage",
+    "UsageReported": "spine.llm.chunks",
+    "Wait": "spine.llm.retry",
+    "WireProtocol": "spine.llm.protocols",
+    "add_usage": "spine.llm.usage",
+    "decide": "spine.llm.retry",
+    "lossy": "spine.llm.errors",
+    "parse_arguments": "spine.llm.assemble",
+    "price": "spine.llm.catalogue",
+    "provider_error": "spine.llm.errors",
+    "unsupported": "spine.llm.errors",
+}
+
+
+if not TYPE_CHECKING:  # a type checker should see the names above and no others
+
+    def __getattr__(name: str) -> Any:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f'module "spine.llm" has no name "{name}"; it has {", ".join(__all__)}')
+        value = globals()[name] = getattr(importlib.import_module(home), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
