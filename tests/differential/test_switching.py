@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import pytest
 from made_answers import Part
-from stage import CHAT, CLAUDE, GPT, PICTURE, Providers, look
+from three_providers import CHAT, CLAUDE, GPT, PICTURE, Providers, look
 
 from spine import Agent, TurnFailed
 from spine.messages import Message, TextBlock, ToolCallBlock
