@@ -7,9 +7,11 @@ has been passed on. Whatever ends an attempt, what had arrived of it is in the l
 import logging
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import lru_cache
 from typing import Any, get_args
 
 import attrs
+from anyio.lowlevel import checkpoint
 
 from spine.errors import SpineError, UsageError, ValueTooLarge
 from spine.events import (
@@ -68,7 +70,8 @@ class Flow:
 
     def add(self, chunk: Chunk) -> None:
         """Take one chunk; debug events of the provider are not recorded."""
-        name = _TEXT_OF.get(type(chunk))
+        kind = type(chunk)
+        name = _TEXT_OF.get(kind)
         if name is not None:
             text = getattr(chunk, name)
             self._size += len(text)
@@ -80,14 +83,15 @@ class Flow:
                 watcher(chunk)
             except Exception as exc:  # whoever looks on must not end what they look at
                 self._drop(watcher, exc)
-        if type(chunk) is ProviderEvent:
+        if kind is ProviderEvent:
             return
-        now = self._clock()
-        if not self._chunks:
+        now, chunks = self._clock(), self._chunks
+        if not chunks:
             self._first = now
-        self._chunks.append(chunk)
-        self._offsets.append(int((now - self._first) * 1000))
-        if len(self._chunks) >= FLUSH_CHUNKS or now - self._first >= FLUSH_S or self._size >= FLUSH_CHARS:
+        since = now - self._first
+        chunks.append(chunk)
+        self._offsets.append(int(since * 1000))
+        if since >= FLUSH_S or len(chunks) >= FLUSH_CHUNKS or self._size >= FLUSH_CHARS:
             self.flush()
 
     def _drop(self, watcher: Callable[[Chunk], None], error: Exception) -> None:
@@ -119,7 +123,12 @@ def origin_of(pending: PendingRequest, assembler: Assembler) -> Origin:
     selection = pending.target.selection
     route = pending.request.route
     model = assembler.model if assembler.model != route.model else None
-    return Origin(protocol=selection.protocol, route=str(route), model=model, response_id=assembler.response_id)
+    make = _usual_origin if assembler.response_id is None else Origin
+    return make(protocol=selection.protocol, route=str(route), model=model, response_id=assembler.response_id)
+
+
+_usual_origin = lru_cache(maxsize=256)(Origin)
+"""Without a response's id the messages of a session have one origin between them."""
 
 
 async def answer(run: Run, turn: TurnState, pending: PendingRequest) -> None:
@@ -153,13 +162,14 @@ async def _one_attempt(turn: TurnState, pending: PendingRequest, flow: Flow) -> 
     try:
         async with aclosing(pending.target.adapter.stream(pending.request)) as stream:  # type: ignore[type-var]
             async for item in stream:
-                await stop_if_cancelled(turn)
+                if turn.cancel is not None:  # `stop_if_cancelled`, without a coroutine for each chunk
+                    await checkpoint()
                 if response is not None:
                     raise broken_contract(f"sent {type(item).__name__} after its response")
-                if type(item) is ModelResponse:
-                    response = item
-                elif type(item) in _CHUNK_KINDS:
+                if type(item) in _CHUNK_KINDS:
                     flow.add(item)  # type: ignore[arg-type]
+                elif type(item) is ModelResponse:
+                    response = item
                 else:
                     raise broken_contract(f"sent {type(item).__name__}, which is neither a chunk nor a response")
     except (
@@ -203,9 +213,7 @@ def broken_contract(what: str) -> ProviderError:
 
 
 def _is_fold(message: Message, fold: Message) -> bool:
-    return len(message.content) == len(fold.content) and all(
-        _same_block(a, b) for a, b in zip(message.content, fold.content, strict=True)
-    )
+    return len(message.content) == len(fold.content) and all(map(_same_block, message.content, fold.content))
 
 
 def _same_block(a: Any, b: Any) -> bool:

@@ -34,11 +34,12 @@ MessageBytes = Callable[[Message], bytes]
 
 @attrs.define
 class _Track:
-    """One growing history: messages, the seq each came from, and the running hash as far as it was asked for."""
+    """One growing history: messages, the seq each came from, and the running hash of the first `hashed`."""
 
     messages: list[Message] = attrs.Factory(list)
     seqs: list[int] = attrs.Factory(list)
-    chain: list[bytes] = attrs.Factory(list)
+    hashed: int = 0
+    hash: bytes = CHAIN_START
 
     def add(self, message: Message, seq: int) -> None:
         self.messages.append(message)
@@ -94,17 +95,14 @@ class History(Sequence[Message]):
 
     def running_hash(self, message_bytes: MessageBytes) -> bytes:
         """h(n) with h(i) = SHA-256(h(i-1) + SHA-256(message i)); only what is new since the last call is hashed."""
-        chain = self._track.chain
-        if len(chain) < self._length:
-            value = chain[-1] if chain else CHAIN_START
-            for i in range(len(chain), self._length):
-                value = next_hash(value, message_bytes(self._track.messages[i]))
-                chain.append(value)
-        return chain[self._length - 1] if self._length else CHAIN_START
-
-    def hash_at(self, index: int, message_bytes: MessageBytes) -> bytes:
-        """The running hash of the first `index` messages."""
-        return History(self._track, index).running_hash(message_bytes)
+        track, length = self._track, self._length
+        # An old view, asked again after a newer one, begins anew.
+        done, value = (track.hashed, track.hash) if track.hashed <= length else (0, CHAIN_START)
+        for i in range(done, length):
+            value = next_hash(value, message_bytes(track.messages[i]))
+        if length >= track.hashed:
+            track.hashed, track.hash = length, value
+        return value
 
     def same_start(self, other: "History") -> int:
         """How many messages both begin with, told by identity."""
@@ -154,7 +152,9 @@ class HistoryState:
         self.waiting[result.call_id] = (seq, result)
         if self.settled_at:  # a view has been given out: it keeps the old list
             at = self.settled_at
-            self.track = _Track(self.track.messages[:at], self.track.seqs[:at], self.track.chain[:at])
+            old = self.track
+            hashed = (old.hashed, old.hash) if old.hashed <= at else (0, CHAIN_START)
+            self.track = _Track(old.messages[:at], old.seqs[:at], *hashed)
             self.settled_at = 0
 
 

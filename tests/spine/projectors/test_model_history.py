@@ -204,8 +204,20 @@ def test_a_history_is_a_sequence() -> None:
     for index in (4, -5):
         with pytest.raises(IndexError):
             view[index]
-    assert view.hash_at(0, CODEC.message_bytes) == CHAIN_START
     assert view.same_start(view) == 4
+
+
+def test_an_old_view_has_the_hash_it_had() -> None:
+    """Whether it is asked before a newer one or after it, and for no message at all."""
+    log = two_calls("t1s1c1", "t1s1c2")
+    state = folded(log.events)
+    new = state.view()
+    older = [History(new._track, length) for length in range(len(new))]
+    first = [view.running_hash(CODEC.message_bytes) for view in older]
+    new.running_hash(CODEC.message_bytes)
+    assert [view.running_hash(CODEC.message_bytes) for view in older] == first
+    assert first[0] == CHAIN_START
+    assert len({*first, new.running_hash(CODEC.message_bytes)}) == len(new) + 1
 
 
 def test_looking_at_a_history_costs_nothing_that_grows() -> None:
