@@ -24,33 +24,41 @@ CLOSING_S = 2.0
 ERROR_BODY_S = 10.0
 MOST_UNWOUND = 10_000
 _FOREVER = float("inf")
-_TRANSLATED: tuple[tuple[type[Exception], Category, str], ...] = (
-    (httpx.ConnectTimeout, "timeout", "no connection in time"),
-    (httpx.PoolTimeout, "timeout", "no free connection in time"),
-    (httpx.WriteTimeout, "timeout", "the provider stopped reading the request"),
-    (httpx.ReadTimeout, "timeout", "the provider fell silent"),
-    (httpx.TimeoutException, "timeout", "the provider did not answer in time"),
-    (httpx.ConnectError, "connection", "no connection could be made"),
-    (httpx.ProxyError, "connection", "the proxy refused the connection"),
-    (httpx.RemoteProtocolError, "connection", "the provider broke off, or did not speak HTTP"),
-    (httpx.NetworkError, "connection", "the connection broke"),
-    (httpx.UnsupportedProtocol, "invalid_request", "the address is no http or https URL"),
-    (httpx.InvalidURL, "invalid_request", "the address is no valid URL"),
-    (httpx.LocalProtocolError, "invalid_request", "the request is not valid HTTP"),
-    (httpx.DecodingError, "protocol_error", "the response does not decode as its content-encoding says"),
-)
-"""httpx's errors, most special first. Its own words name hosts and addresses and are left to `__cause__`."""
+_TRANSLATED: Mapping[str, tuple[Category, str]] = {
+    "ConnectTimeout": ("timeout", "no connection in time"),
+    "PoolTimeout": ("timeout", "no free connection in time"),
+    "WriteTimeout": ("timeout", "the provider stopped reading the request"),
+    "ReadTimeout": ("timeout", "the provider fell silent"),
+    "TimeoutException": ("timeout", "the provider did not answer in time"),
+    "ConnectError": ("connection", "no connection could be made"),
+    "ProxyError": ("connection", "the proxy refused the connection"),
+    "RemoteProtocolError": ("connection", "the provider broke off, or did not speak HTTP"),
+    "NetworkError": ("connection", "the connection broke"),
+    "UnsupportedProtocol": ("invalid_request", "the address is no http or https URL"),
+    "InvalidURL": ("invalid_request", "the address is no valid URL"),
+    "LocalProtocolError": ("invalid_request", "the request is not valid HTTP"),
+    "DecodingError": ("protocol_error", "the response does not decode as its content-encoding says"),
+}
+"""httpx's errors by name: a client that was handed in may be of a package that only looks like httpx, with errors of
+its own. Their words name hosts and addresses and are left to `__cause__`."""
+_ROOTS = frozenset(("HTTPError", "InvalidURL", "StreamError"))
+"""What all errors of such a package descend from."""
 _PASSING = frozenset(("timeout", "connection", "stream_truncated"))
 
 
 def _translate(exc: Exception, *, in_body: bool = False) -> ProviderError:
-    for kind, category, words in _TRANSLATED:
-        if isinstance(exc, kind):
-            if in_body and kind is httpx.RemoteProtocolError:
-                return provider_error("stream_truncated", "the provider broke off in the middle of its answer")
-            retryable = category in _PASSING or kind is httpx.DecodingError
-            return provider_error(category, words, retryable=retryable)
-    return provider_error("protocol_error", f"the HTTP exchange failed ({type(exc).__name__})")
+    name = next((kind.__name__ for kind in type(exc).__mro__ if kind.__name__ in _TRANSLATED), "")
+    if in_body and name == "RemoteProtocolError":
+        return provider_error("stream_truncated", "the provider broke off in the middle of its answer")
+    if not name:
+        return provider_error("protocol_error", f"the HTTP exchange failed ({type(exc).__name__})")
+    category, words = _TRANSLATED[name]
+    return provider_error(category, words, retryable=category in _PASSING or name == "DecodingError")
+
+
+def _is_http(exc: Exception) -> bool:
+    """Whether an error is one of an HTTP exchange; any other is a fault of somebody's code and goes on."""
+    return any(kind.__name__ in _ROOTS for kind in type(exc).__mro__)
 
 
 class Answer:
@@ -122,11 +130,13 @@ class Answer:
             self._is_over = True
             if self._inflate is not None and not self._inflate.eof:
                 self.cut = provider_error("stream_truncated", "the compressed response ends too early")
-        except (httpx.HTTPError, httpx.StreamError) as exc:
-            self.cut = _translate(exc, in_body=True)
-            self.cut.__cause__ = exc
         except ProviderError as error:
             self.cut = error
+        except Exception as exc:
+            if not _is_http(exc):
+                raise
+            self.cut = _translate(exc, in_body=True)
+            self.cut.__cause__ = exc
         return None
 
     async def unwind(self) -> None:
@@ -209,7 +219,9 @@ class HttpClient:
         sent = {**headers, **dict([secret_header] if secret_header else [])}
         try:
             request = client.build_request("POST", url, headers=sent, content=content, timeout=self._timeout())
-        except (httpx.InvalidURL, ValueError, TypeError) as exc:
+        except Exception as exc:
+            if not (isinstance(exc, ValueError | TypeError) or _is_http(exc)):
+                raise
             raise provider_error("invalid_request", "the request could not be written as HTTP") from exc
         try:
             response = await self._send(client, request)
@@ -231,7 +243,9 @@ class HttpClient:
         try:
             with anyio.move_on_after(first_byte_s):
                 return await client.send(request, stream=True, follow_redirects=False)
-        except (httpx.HTTPError, httpx.InvalidURL) as exc:
+        except Exception as exc:
+            if not _is_http(exc):
+                raise
             raise _translate(exc) from exc
         raise provider_error("timeout", f"no answer began within {first_byte_s:g} s")
 
@@ -247,11 +261,10 @@ class HttpClient:
             timeouts["read"] = self.deadlines.idle_s  # read anew by httpcore when the body begins
         return Answer(response, started=started, clock=self._clock, client=self)
 
-    def _timeout(self) -> httpx.Timeout:
+    def _timeout(self) -> tuple[float | None, float | None, float | None, float | None]:
+        """Connect, read, write, pool: plain numbers, which a client of any package takes."""
         deadlines = self.deadlines
-        return httpx.Timeout(
-            connect=deadlines.connect_s, read=deadlines.first_byte_s, write=deadlines.idle_s, pool=deadlines.connect_s
-        )
+        return deadlines.connect_s, deadlines.first_byte_s, deadlines.idle_s, deadlines.connect_s
 
     def _client(self) -> httpx.AsyncClient:
         if self._given is not None:

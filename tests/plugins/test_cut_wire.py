@@ -8,7 +8,8 @@ from cut_wire import PROTOCOLS, compare, cuts, main, splits
 from spine.wire import BodyDecoder
 from spine_openai_chat.protocol import OpenAIChat
 
-BODY = 'data: {"choices":[{"index":0,"delta":{"content":"ü"},"finish_reason":"stop"}]}\r\n\r\ndata: [DONE]\r\n\r\n'.encode()
+CHUNK = 'data: {"choices":[{"index":0,"delta":{"content":"ü"},"finish_reason":"stop"}]}'
+BODY = f"{CHUNK}\r\n\r\ndata: [DONE]\r\n\r\n".encode()
 
 
 def test_a_short_answer_is_cut_at_every_byte() -> None:

@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from spine.llm.catalogue import Traits, price
-from spine.llm.providers import CATALOGUE
 from spine.llm.errors import ProviderError
+from spine.llm.providers import CATALOGUE
 from spine.llm.request import ModelRequest, ResponseFormat, Route, ToolChoice
 from spine.llm.usage import Usage
 from spine.messages import (

@@ -13,8 +13,8 @@ from wire_trials import NO_RECORDS, cases
 
 from spine.llm.assemble import assemble
 from spine.llm.catalogue import Traits
-from spine.llm.providers import CATALOGUE
 from spine.llm.errors import ProviderError
+from spine.llm.providers import CATALOGUE
 from spine.llm.request import ResponseFormat, ToolChoice
 from spine.messages import (
     ArtifactRefBlock,
