@@ -200,6 +200,7 @@ class Runtime:
             if known is not None and not known.log.is_closed:
                 known.offer(agent, deps, scope)
                 return known
+            self.resolve_model(agent.model)  # before anything is claimed
             log = await self._open_log(session_id(id))
             return await self._open_session(log, agent, deps, scope, metadata, variables, on_change, reference)
 

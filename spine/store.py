@@ -123,7 +123,10 @@ class Store(Protocol):
         """Extend all leases of `owner`."""
 
     def release(self, session: SessionId, owner: Owner) -> None:
-        """Give a session up; nothing happens when `owner` does not hold it."""
+        """Give a session up; nothing happens when `owner` does not hold it.
+
+        Its token is refused from then on. A session without events is forgotten, the token used up all the same.
+        """
 
     def append(self, batches: Sequence[Append]) -> list[Exception | None]:
         """Store batches of different sessions in one durable transaction; one verdict each, in order.

@@ -62,11 +62,13 @@ class MemoryStore:
         self._contents: dict[Digest, Content] = {}
         self._kinds: dict[_Kind, _Kind] = {}
         self._entries = 0
+        self._used_up = 0
+        """The last token of a session that was forgotten: nobody gets one that was used up."""
 
     def claim(self, session: SessionId, owner: Owner, *, now: int, lease_us: int, take_over: bool = False) -> Claim:
         """Make `owner` the one writer; raises `SessionOwned` while another lease runs, unless `take_over`."""
         with self._lock:
-            kept = self._sessions.get(session) or _Session()
+            kept = self._sessions.get(session) or _Session(token=self._used_up)
             holder = self._holder(kept)
             if holder is not None and verdicts.is_held(holder, owner, now=now) and not take_over:
                 raise verdicts.owned(session, holder, owner, now=now, lease_us=lease_us)
@@ -91,12 +93,15 @@ class MemoryStore:
                 self._owners[owner.id] = (owner, until)
 
     def release(self, session: SessionId, owner: Owner) -> None:
-        """Give a session up; its token is refused from then on."""
+        """Give a session up; its token is refused from then on. One without events is forgotten."""
         with self._lock:
             kept = self._sessions.get(session)
             if kept and kept.owner == owner.id:
                 kept.owner = None
                 kept.token += 1
+                if not kept.rows:
+                    self._used_up = max(self._used_up, kept.token)
+                    del self._sessions[session]
 
     def append(self, batches: Sequence[Append]) -> list[Exception | None]:
         """Store each batch whole or not at all; one verdict each, in order."""

@@ -48,6 +48,17 @@ _KEEP = "UPDATE sessions SET seq = seq" + _IF_HEAD
 _ADD_EVENT = "INSERT INTO events(key, at, kind, place, data, hash) VALUES (?, ?, ?, ?, ?, ?)"
 _ADD_CONTENT = "INSERT INTO contents(digest, media_type, data) VALUES (?, ?, ?) ON CONFLICT(digest) DO NOTHING"
 _PAGE = "SELECT key, at, kind, place, data, hash FROM events WHERE key > ? AND key <= ?{types} ORDER BY key"
+_NEW_TOKEN = "1 + coalesce((SELECT until FROM owners WHERE id = ''), 0)"
+_CLAIM = (
+    f"INSERT INTO sessions(id, seq, hash, token, owner) VALUES (?, 0, x'', {_NEW_TOKEN}, ?) "
+    "ON CONFLICT(id) DO UPDATE SET token = token + 1, owner = excluded.owner"
+)
+_REMEMBER_TOKEN = (
+    "INSERT INTO owners SELECT '', '', 0, 0, token FROM sessions WHERE id = ? AND seq = 0 "
+    "ON CONFLICT(id) DO UPDATE SET until = max(until, excluded.until)"
+)
+"""Before such a session is forgotten, so that nobody gets a token that was used up."""
+_FORGET = "DELETE FROM sessions WHERE id = ? AND seq = 0"
 _HOLDER = (
     "SELECT o.id, o.host, o.pid, o.started, o.until FROM sessions s JOIN owners o ON o.id = s.owner WHERE s.id = ?"
 )
@@ -86,11 +97,7 @@ class SqliteStore:
             holder = _holder(connection, session)
             if holder is not None and verdicts.is_held(holder, owner, now=now) and not take_over:
                 raise verdicts.owned(session, holder, owner, now=now, lease_us=lease_us)
-            connection.execute(
-                "INSERT INTO sessions(id, seq, hash, token, owner) VALUES (?, 0, x'', 1, ?) "
-                "ON CONFLICT(id) DO UPDATE SET token = token + 1, owner = excluded.owner",
-                (session, owner.id),
-            )
+            connection.execute(_CLAIM, (session, owner.id))
             _extend(connection, owner, now=now, until=now + lease_us)
             row = connection.execute("SELECT token, seq, hash FROM sessions WHERE id = ?", (session,)).fetchone()
             return Claim(*row)
@@ -106,12 +113,15 @@ class SqliteStore:
             connection.execute("UPDATE owners SET until = ? WHERE id = ?", (until, owner.id))
 
     def release(self, session: SessionId, owner: Owner) -> None:
-        """Give a session up; its token is refused from then on."""
+        """Give a session up; its token is refused from then on. One without events is forgotten."""
         with self._writing() as connection:
-            connection.execute(
+            released = connection.execute(
                 "UPDATE sessions SET owner = NULL, token = token + 1 WHERE id = ? AND owner = ?",
                 (session, owner.id),
             )
+            if released.rowcount:
+                connection.execute(_REMEMBER_TOKEN, (session,))
+                connection.execute(_FORGET, (session,))
             self._known.pop(session, None)
 
     # ----------------------------------------------------------------------------------------------------- writing
@@ -364,7 +374,8 @@ def _extend(connection: sqlite3.Connection, owner: Owner, *, now: int, until: in
     known = connection.execute("UPDATE owners SET until = max(until, ?) WHERE id = ?", (until, owner.id))
     if known.rowcount == 0:
         connection.execute(
-            "DELETE FROM owners WHERE until <= ? AND id NOT IN (SELECT owner FROM sessions WHERE owner IS NOT NULL)",
+            "DELETE FROM owners WHERE id <> '' AND until <= ? "
+            "AND id NOT IN (SELECT owner FROM sessions WHERE owner IS NOT NULL)",
             (now,),
         )
         row = (owner.id, owner.host, owner.pid, owner.started, until)

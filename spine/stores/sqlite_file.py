@@ -38,7 +38,7 @@ CREATE TABLE sessions (
     requests INTEGER NOT NULL DEFAULT 0 -- ever queued in the inbox
 );
 CREATE TABLE owners (
-    id TEXT PRIMARY KEY,
+    id TEXT PRIMARY KEY,                -- empty: no owner; its `until` is the last token of a forgotten session
     host TEXT NOT NULL,
     pid INTEGER NOT NULL,
     started INTEGER NOT NULL,

@@ -388,6 +388,16 @@ class StoreContract:
             tokens.append(writer(store).token)
             assert tokens == sorted(set(tokens))
 
+    def test_a_session_released_without_events_takes_no_batch_of_its_old_token(self) -> None:
+        with self.opened() as store:
+            old = writer(store)
+            store.release(FIRST, ALICE)
+            refused(store.append([old.batch(b"late")])[0], seq=0, hash=b"")
+            assert (store.owner(FIRST), store.head(FIRST), store.sessions()) == (None, None, [])
+            assert writer(store, owner=BOB).token > old.token
+            refused(store.append([old.batch(b"late")])[0], seq=0, hash=b"")
+            assert writer(store, SECOND, owner=Owner("later", "h", 1, 1)).token > 0
+
     def test_renewing_extends_every_lease_of_the_owner_and_no_other(self) -> None:
         with self.opened() as store:
             store.claim(FIRST, ALICE, now=START, lease_us=LEASE)

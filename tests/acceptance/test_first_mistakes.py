@@ -1,12 +1,19 @@
 """What people do wrong at first, or by accident: each is contained or refused in a sentence, and nothing is written."""
 
 import logging
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from stage import agent_of, kinds_of, staged, tool_of
 
-from spine.errors import SessionBusy
+from spine import Agent, Runtime
+from spine.config import Settings
+from spine.errors import KeyMissing, RouteUnknown, SessionBusy, UsageError
+from spine.llm.catalogue import Provider
+from spine.stores.memory import MemoryStore
 from spine.testing.script import call, say
 
 # ------------------------------------------------------------------------------------------------------- watchers
@@ -48,3 +55,29 @@ async def test_a_retry_of_an_open_turn_says_what_the_turn_waits_for() -> None:
         with pytest.raises(SessionBusy, match="waits for a1") as refused:
             await session.retry()
         assert refused.value.hint == "spine approve a1"
+
+
+# ------------------------------------------------------------------------------------------------ nothing written
+
+UNRESOLVED: dict[str, tuple[str, type[UsageError]]] = {
+    "an alias that is none": ("plain", RouteUnknown),
+    "an unknown provider": ("antropic:x", RouteUnknown),
+    "a missing key": ("lab:tiny", KeyMissing),
+}
+LAB = Provider(id="lab", protocol="openai_chat", base_url="https://lab.invalid/v1", key_env="LAB_KEY")
+
+
+@pytest.mark.parametrize(("model", "error"), UNRESOLVED.values(), ids=UNRESOLVED)
+async def test_a_model_that_cannot_be_asked_leaves_nothing_behind(
+    tmp_path: Path, model: str, error: type[UsageError]
+) -> None:
+    """No event and no claimed session, in either store."""
+    path = tmp_path / "spine.db"
+    memory = MemoryStore()
+    for store in (memory, f"sqlite:{path}"):
+        async with Runtime.open(store, settings=Settings(providers=(LAB,))) as runtime:
+            with pytest.raises(error):
+                await (await runtime.session("s", Agent(model))).run("hello")
+    assert memory._sessions == {}
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("SELECT count(*) FROM sessions").fetchone() == (0,)

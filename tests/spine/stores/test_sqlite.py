@@ -13,12 +13,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from spine.errors import StoreBusy, StoreUnavailable
 from spine.store import Append, Owner
 from spine.stores.sqlite import SqliteStore
-from spine.testing.store_trials import ALICE, FIRST, START, Writer, chain, writer
+from spine.testing.store_trials import ALICE, FIRST, LEASE, START, Writer, chain, writer
 from spine.values import SessionId
 
 NO_BYTES: Any = object()
@@ -253,7 +254,7 @@ def test_owners_that_hold_nothing_any_more_are_forgotten(store: SqliteStore) -> 
     for number in range(20):
         writer(store, owner=Owner(f"owner {number}", "host", number, number), now=START + number * 60_000_000)
     with closing(sqlite3.connect(store.path)) as other:
-        assert other.execute("SELECT count(*) FROM owners").fetchone() == (1,)
+        assert other.execute("SELECT count(*) FROM owners WHERE id <> ''").fetchone() == (1,)
 
 
 # ------------------------------------------------------------------------------------------------------- what survives
@@ -296,3 +297,18 @@ def test_a_full_file_system_is_reported_and_left_usable(tmp_path: Path) -> None:
         store.close()
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_a_session_that_got_no_event_leaves_no_row(tmp_path: Path) -> None:
+    """And no token is handed out twice, also when the file was opened again and other owners came."""
+    path = tmp_path / "spine.db"
+    tokens = []
+    for number in range(3):
+        store = SqliteStore(path)
+        owner = attrs.evolve(ALICE, id=f"owner{number}")
+        tokens.append(store.claim(FIRST, owner, now=START + number * 9 * LEASE, lease_us=LEASE).token)
+        store.release(FIRST, owner)
+        store.close()
+        with closing(sqlite3.connect(path)) as other:
+            assert other.execute("SELECT count(*) FROM sessions").fetchone() == (0,)
+    assert tokens == sorted(set(tokens))
