@@ -21,20 +21,19 @@ from spine.events import (
     ToolCompleted,
     ToolProgress,
     ToolResolved,
-    ToolRevised,
     ToolStarted,
     TurnSuspended,
 )
 from spine.execution import Executed, ToolContext, execute, runs_on_loop, settle, validate
 from spine.hooks import Ask, Deny
-from spine.messages import ToolCallBlock, ToolResultBlock
+from spine.messages import ToolCallBlock
 from spine.projectors.status import ApprovalState, CallState, TurnState
 from spine.recovery import resolve
-from spine.results import checked_outcome
+from spine.revisions import find_tool, invocation_of, result_block, revise, withhold_unrevised
 from spine.run import Run, patches, stop_if_cancelled
 from spine.runners import HookChange, waterfall
-from spine.tools import DEFAULT_RESULT_BYTES, Approval, Tool, ToolInvocation, ToolOutcome
-from spine.values import CallId, Digest, JsonObject, StepId, digest, encode, step_of
+from spine.tools import Approval, Tool, ToolInvocation, ToolOutcome
+from spine.values import Digest, JsonObject, StepId, digest, encode, step_of
 
 
 @attrs.frozen
@@ -78,7 +77,7 @@ async def settle_calls(run: Run, turn: TurnState) -> None:
         for call in dropped:
             _complete(run, step, call.block, Executed(outcome))
         for call in dropped:
-            await _revise(run, turn, step, _invocation(call.block), outcome)
+            await revise(run, turn, step, invocation_of(call.block), outcome)
         return
     if run.request is None:  # after a restart
         run.request = run.log.request(turn.requested)
@@ -114,7 +113,7 @@ def _unanswered(turn: TurnState) -> list[CallState]:
 def _groups(run: Run, calls: Sequence[CallState]) -> Iterator[list[CallState]]:
     group: list[CallState] = []
     for call in calls:
-        tool = _tool(run, call.block.name)
+        tool = find_tool(run, call.block.name)
         is_parallel = tool is not None and tool.parallel
         if group and not is_parallel:
             yield group
@@ -127,17 +126,12 @@ def _groups(run: Run, calls: Sequence[CallState]) -> Iterator[list[CallState]]:
         yield group
 
 
-def _tool(run: Run, name: str) -> Tool | None:
-    entry = run.capabilities.tools.get(name) if run.capabilities else None
-    return entry.value if entry is not None and isinstance(entry.value, Tool) else None
-
-
 # ---------------------------------------------------------------------------------------------------- preparing
 
 
 async def _prepare(run: Run, turn: TurnState, call: CallState) -> _Prepared:
     block = call.block
-    tool = _tool(run, block.name)
+    tool = find_tool(run, block.name)
     if call.started is not None:
         return await _recover(run, turn, call, call.started, tool)
     if tool is None or block.name not in run.callable_names:
@@ -171,7 +165,7 @@ def _decided(run: Run, tool: Tool, block: ToolCallBlock, asked: ApprovalState) -
 async def _ask_hooks(
     run: Run, turn: TurnState, tool: Tool, block: ToolCallBlock, stale: ApprovalState | None
 ) -> _Prepared:
-    given = _invocation(block)
+    given = invocation_of(block)
     result: ToolInvocation | Deny | Ask | ToolOutcome = given
     changes: list[HookChange] = []
     chain = run.chain("spine_pre_execute")
@@ -307,7 +301,7 @@ async def _run_group(run: Run, turn: TurnState, step: StepId, prepared: Sequence
     for answered in done:
         _complete(run, step, answered.call, answered.executed, answered.patches)
     for answered in done:
-        await _revise(run, turn, step, _invocation(answered.call), answered.executed.outcome)
+        await revise(run, turn, step, invocation_of(answered.call), answered.executed.outcome)
     if not ready:
         return
     await run.commit()
@@ -359,7 +353,7 @@ async def _run_one(run: Run, turn: TurnState, step: StepId, item: _Ready) -> Non
         item.tool, call.arguments, tool_context(run, turn, call), workers=run.workers, clock=run.clock.monotonic
     )
     _complete(run, step, call.requested, executed)
-    await _revise(run, turn, step, call, executed.outcome)
+    await revise(run, turn, step, call, executed.outcome)
 
 
 def tool_context(run: Run, turn: TurnState, call: ToolInvocation) -> ToolContext[Any]:
@@ -386,7 +380,7 @@ def _complete(run: Run, step: StepId, call: ToolCallBlock, executed: Executed, a
         run.log.put(executed.overflow, place=step)
     outcome = executed.outcome
     event = ToolCompleted(
-        result=_result(call.id, call.name, outcome),
+        result=result_block(call.id, call.name, outcome),
         status=outcome.status,
         error=outcome.error,
         truncated=outcome.truncated,
@@ -395,67 +389,8 @@ def _complete(run: Run, step: StepId, call: ToolCallBlock, executed: Executed, a
         patches=applied,
     )
     run.log.append(event, place=step)
-
-
-def _result(call: CallId, name: str, outcome: ToolOutcome) -> ToolResultBlock:
-    return ToolResultBlock(call_id=call, name=name, content=outcome.content, is_error=outcome.status != "ok")
-
-
-def _invocation(block: ToolCallBlock) -> ToolInvocation:
-    return ToolInvocation(id=block.id, name=block.name, arguments=block.arguments or JsonObject(), requested=block)
-
-
-# -------------------------------------------------------------------------------------------- what the model sees
-
-
-async def _revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation, outcome: ToolOutcome) -> None:
-    """Ask `spine_post_execute` what the model sees. When that fails the result is withheld and the step fails."""
-    await stop_if_cancelled(turn)
-    chain, hook = run.chain("spine_post_execute"), "spine_post_execute"
-    if not chain:
-        return
-    arguments = {"call": call, "context": run.context(turn, step)}
-    try:
-        revised, changes = await waterfall(chain, hook, "outcome", outcome, (ToolOutcome,), arguments, run.watch)
-        for change in changes:
-            _check_outcome(change, hook)
-    except BaseException as error:  # the watchdog stops a hook by a cancellation
-        if run.watch.cut is not None or isinstance(error, PluginFailed):
-            run.log.append(ToolRevised(result=_result(call.id, call.name, outcomes.withheld())), place=step)
-        raise
-    await stop_if_cancelled(turn)
-    applied = patches(changes, lambda change: _outcome_changes(run, change))
-    if applied:
-        tool = _tool(run, call.name)
-        shown = settle(revised, max_bytes=tool.max_result_bytes if tool is not None else DEFAULT_RESULT_BYTES)
-        if shown.overflow is not None:
-            run.log.put(shown.overflow, place=step)
-        run.log.append(ToolRevised(result=_result(call.id, call.name, shown.outcome), patches=applied), place=step)
-
-
-def _check_outcome(change: HookChange, hook: str) -> None:
-    try:
-        checked_outcome(change.new)
-    except Exception as exc:
-        raise HookMisused(
-            f"plugin {change.plugin} returned an outcome of which {exc} in {hook}", plugin=change.plugin, hook=hook
-        ) from exc
-
-
-def _outcome_changes(run: Run, change: HookChange) -> tuple[Change, ...]:
-    old, new = run.log.codec.to_json(change.old), run.log.codec.to_json(change.new)
-    return tuple(
-        FieldChange(field=name, value=new.get(name))
-        for name in sorted({*old, *new})
-        if old.get(name) != new.get(name) and name != "content"
-    ) + ((FieldChange(field="content"),) if change.old.content != change.new.content else ())
-
-
-async def revise_unshown(run: Run, turn: TurnState) -> None:
-    """After a restart: ask `spine_post_execute` again for outcomes that no request has shown yet."""
-    for call in turn.calls.values():
-        if call.outcome is not None and not call.revised:
-            await _revise(run, turn, turn.step, _invocation(call.block), call.outcome)
+    if run.chain("spine_post_execute"):
+        run.unrevised.add(call.id)
 
 
 # ----------------------------------------------------------------------------------------------------- recovery
@@ -493,15 +428,17 @@ Stopped = Literal["cancelled", "failed"]
 
 
 def stop_calls(run: Run, turn: TurnState, cause: Stopped) -> None:
-    """Close every open call: started ones as interrupted, the others as not started."""
+    """Close every open call: started ones as interrupted, the others as not started; unrevised results are withheld."""
+    withhold_unrevised(run, turn)
     for call in _unanswered(turn):
         _complete(run, turn.step, call.block, Executed(_stopped(run, call, cause)))
+    run.unrevised.clear()  # what stands there now are our own words
 
 
 def _stopped(run: Run, call: CallState, cause: Stopped) -> ToolOutcome:
     if call.started is None:
         return outcomes.not_started(cause)
-    tool = _tool(run, call.block.name)
+    tool = find_tool(run, call.block.name)
     if cause == "cancelled" and tool is not None and not runs_on_loop(tool.handler):
         return outcomes.interrupted("thread")
     return outcomes.interrupted(cause)

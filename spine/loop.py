@@ -19,7 +19,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from spine.attempts import Flow, answer, check_request, crashed_partial, origin_of
-from spine.calls import revise_unshown, settle_calls, stop_calls
+from spine.calls import settle_calls, stop_calls
 from spine.capabilities import Capabilities, snapshot, trim
 from spine.errors import HookMisused, PluginFailed, RouteUnknown, SpineError, UsageError
 from spine.events import (
@@ -42,6 +42,7 @@ from spine.llm.response import ModelResponse
 from spine.messages import Message
 from spine.projectors.status import INCOMPLETE, Phase, TurnState
 from spine.requests import content_of, diff, frame_content, frame_of, problem_of, request_digest, selection_json
+from spine.revisions import revise_unshown, withhold_unrevised
 from spine.run import PendingRequest, Run, compact, patches, stop_if_cancelled
 from spine.runners import HookChange, observe, waterfall
 from spine.sections import DynamicContext, StaticContext
@@ -386,6 +387,7 @@ async def _ask_what_follows(run: Run, turn: TurnState, failure: Failure) -> Stop
 
 
 async def _fail_turn(run: Run, turn: TurnState, failure: Failure) -> None:
+    withhold_unrevised(run, turn)
     run.log.append(TurnFailed(failure=failure), place=turn.id)
     await run.log.commit()
 

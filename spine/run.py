@@ -26,7 +26,7 @@ from spine.routes import Routes, Target
 from spine.runners import HookChange, HookWatch
 from spine.scope import Registries, Scope
 from spine.threads import Workers
-from spine.values import EMPTY_OBJECT, JsonObject, Secret, StepId
+from spine.values import EMPTY_OBJECT, CallId, JsonObject, Secret, StepId
 
 
 @attrs.frozen
@@ -83,6 +83,8 @@ class Run:
     cancel_scope: anyio.CancelScope | None = None
     is_resumed: bool = False
     """The open turn was begun by another process, or before this session was opened."""
+    unrevised: set[CallId] = attrs.Factory(set)
+    """Calls with a result that `spine_post_execute` has still to let through."""
     next_route: Route | None = None
     """The route that a `spine_step_failed` hook chose for the next step."""
     _names: tuple[Any, tuple[str, ...]] | None = None

@@ -113,7 +113,6 @@ async def test_results_of_an_earlier_process_are_revised_whatever_door_the_turn_
     store = MemoryStore()
     agent = agent_of(*secretive("look", parallel=True), *secretive("pay", parallel=True, approval="ask"))
 
-
     async def let_through(outcome: Any, call_next: Any) -> Any:
         return await call_next(outcome)
 
