@@ -45,7 +45,7 @@ class HookWatch:
 
     clock: Callable[[], float] = time.monotonic
     timeout_s: float = HOOK_TIMEOUT_S
-    running: set[_Running] = attrs.Factory(set)
+    running: list[_Running] = attrs.Factory(list)
     """Each chain under way; parallel calls have several."""
     cut: tuple[str, str] | None = None
     """The hook that the watchdog stopped, until the loop has dealt with it."""
@@ -82,11 +82,11 @@ async def waterfall(
     only values of `value`'s own type may be passed on. Raises `PluginFailed` or `HookMisused`, naming the plugin.
     """
     run = _Waterfall(chain, hook, name, allowed, arguments, core)
-    watch.running.add(run)
+    watch.running.append(run)
     try:
         return await _level(run, 0, value), run.changes
     finally:
-        watch.running.discard(run)
+        watch.running.remove(run)
 
 
 class _Waterfall:
@@ -201,7 +201,7 @@ async def observe(
     """
     answers: list[tuple[str, Any]] = []
     run = _Observing(hook)
-    watch.running.add(run)
+    watch.running.append(run)
     try:
         for implementation in chain:
             run.plugin, run.since = implementation.plugin, None
@@ -212,7 +212,7 @@ async def observe(
             else:
                 answers.append((implementation.plugin, answer))
     finally:
-        watch.running.discard(run)
+        watch.running.remove(run)
     return answers
 
 

@@ -80,7 +80,7 @@ def ending(has_calls: bool, stop_reason: StopReason) -> Ending:
     return (_WITH_CALLS if has_calls else _WITHOUT_CALLS)[stop_reason]
 
 
-@attrs.define
+@attrs.define(weakref_slot=False)
 class CallState:
     """One call of the last message."""
 
