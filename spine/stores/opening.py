@@ -10,6 +10,7 @@ from spine.store import Store
 
 __all__ = ["open_store"]
 
+_DURABILITIES: Final[Mapping[str, str]] = {"durability=full": "full", "durability=relaxed": "relaxed"}
 _NONE: Final[Mapping[str, Callable[[str], Store]]] = MappingProxyType({})
 
 
@@ -22,8 +23,17 @@ def open_store(url: str, offered: Mapping[str, Callable[[str], Store]] = _NONE) 
         memory: Store = late.load("spine.stores.memory").MemoryStore()
         return memory
     if colon and scheme == "sqlite":
-        path, _, query = rest.partition("?")
-        durability = "relaxed" if "relaxed" in query else "full"
-        sqlite: Store = late.load("spine.stores.sqlite").SqliteStore(path, durability=durability)
-        return sqlite
+        return _sqlite(url, *rest.partition("?"))
     raise ConfigInvalid(f'store "{url}" is not of the form memory: or sqlite:PATH')
+
+
+def _sqlite(url: str, path: str, mark: str, query: str) -> Store:
+    if not path:
+        raise ConfigInvalid(f'store "{url}" names no file; it is of the form sqlite:PATH', hint="--store spine.db")
+    if mark and query not in _DURABILITIES:
+        raise ConfigInvalid(
+            f'store "{url}": there is no option "{query}"; after the ? may stand {" or ".join(_DURABILITIES)}',
+            hint=f"--store sqlite:{path}",
+        )
+    store: Store = late.load("spine.stores.sqlite").SqliteStore(path, durability=_DURABILITIES.get(query, "full"))
+    return store
