@@ -26,7 +26,7 @@ _OF_ROUTE: Final = frozenset(("provider", "protocol", "model", "window", "max_ou
 
 def make_provider(id: str, table: Mapping[str, Any], source: str) -> Provider:
     """A new provider, or one of the catalogue with some fields replaced; `table` as `read_provider` returns it."""
-    changes = {name: table[name] for name in ("protocol", "base_url", "auth", "traits") if name in table}
+    changes = {name: table[name] for name in ("protocol", "base_url", "auth", "allow_http", "traits") if name in table}
     known = CATALOGUE.providers.get(id)
     if known is not None:
         changes["traits"] = {**known.traits, **changes.get("traits", {})}
@@ -98,6 +98,7 @@ read_provider: Final = fields(
         "base_url": _address,
         "auth": matching(r"bearer|none|header [A-Za-z0-9-]+", "bearer, none, or header NAME"),
         "key": _key,
+        "allow_http": flag,
         "traits": _traits,
     }
 )
