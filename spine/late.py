@@ -45,6 +45,7 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.cli.installed": "spine.cli.reading",
         "spine.cli.exported": "spine.cli.reading",
         "spine.cli.wire_view": "spine.cli.request",
+        "spine.cli.missing_model": "spine.cli.turns",
     }
 )
 """Module to the one of ours that loads it."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from spine import late
-from spine.cli.ending import guarded
+from spine.cli.ending import ReaderGone, guarded
 from spine.cli.foreign_names import foreign_names
 
 __all__ = ["cli"]
@@ -100,6 +100,13 @@ class CommandTable(click.Group):
         for heading, rows in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(list(rows))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does; a broken pipe is told apart from what went wrong."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as exc:
+            raise ReaderGone from exc
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> Any:
         """Run, and exit with the command's status."""

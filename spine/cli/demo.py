@@ -5,13 +5,14 @@ from typing import Final
 import click
 
 from spine.cli.options import options
-from spine.cli.screen import out, out_json, paint
+from spine.cli.screen import note, out, out_json, paint
 from spine.config import make_store_folder, store_url
 from spine.testing.demo import run_demo
 
 __all__ = ["COMMANDS"]
 
 STORE: Final = "sqlite:demo.db"
+MEMORY: Final = "memory:"
 _TRY: Final = (
     ("spine request --step t1s3 --diff", "what the model saw, and what was new"),
     ("spine verify", "proof that nothing was changed"),
@@ -28,6 +29,10 @@ def demo(store: str | None, as_json: bool) -> None:
     played = run_demo(url)
     if as_json:
         out_json({"session": played.session, "store": played.store, "events": played.events})
+        return
+    if url == MEMORY:
+        out(paint(str(played)))
+        note(f"It was kept in memory: its {played.events} events are gone. Try: spine demo")
         return
     path = url.removeprefix("sqlite:")
     commands = [(f"{command} --store {path}", why) for command, why in _TRY]

@@ -18,7 +18,9 @@ __all__ = [
     "HOLDS",
     "INTERRUPTED",
     "NO_VERDICT",
+    "READER_GONE",
     "WRONG_USE",
+    "ReaderGone",
     "drop_output",
     "error_line",
     "guarded",
@@ -33,6 +35,8 @@ WRONG_USE: Final = 2
 NO_VERDICT: Final = 3
 """Something waits for a person, or a plugin that the answer needs is missing."""
 INTERRUPTED: Final = 130
+READER_GONE: Final = 141
+"""Whoever read stdout left: nothing is wrong with what was read. The status that shells give to the signal."""
 
 _BY_CLASS: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (UsageError, WRONG_USE),
@@ -45,15 +49,19 @@ _BY_CLASS: Final[tuple[tuple[type[BaseException], int], ...]] = (
 """The first that fits decides."""
 
 
+class ReaderGone(Exception):
+    """Whoever read stdout left. No `OSError`: for a broken pipe click would end the process with status 1."""
+
+
 def guarded(command: Callable[[], Any], *, debug: bool) -> int:
     """Run a command and return its exit status; what it raises is told on stderr."""
     _make_printable()
     try:
         status = command()
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGone):
         drop_output()
-        return FAILS
+        return READER_GONE
     except (KeyboardInterrupt, click.Abort):
         _say("interrupted")
         return INTERRUPTED
@@ -124,7 +132,11 @@ def _say(text: str) -> None:
 
 
 def _make_printable() -> None:
-    """Never fail because a terminal cannot show a character."""
+    """Never fail because a terminal cannot show a character, nor because a stream was closed before we began."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        # In this order each takes its own number again, so that no store is ever opened where messages are printed.
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -16,7 +16,10 @@ from typing import Any, Final, TypeVar
 import anyio
 import anyio.abc
 
+from spine import late
 from spine.cli.ending import FAILS, HOLDS, INTERRUPTED, NO_VERDICT, WRONG_USE, drop_output
+from spine.cli.hints import in_store
+from spine.cli.margin import Margin
 from spine.cli.screen import is_terminal, note, out_json
 from spine.errors import TurnFailed
 from spine.events import (
@@ -30,7 +33,7 @@ from spine.events import (
 from spine.llm.chunks import Chunk, TextDelta
 from spine.projectors import SessionUsage
 from spine.projectors.json import plain
-from spine.projectors.phrases import call_text, duration, kind_of, money, with_reason
+from spine.projectors.phrases import call_text, duration, json_text, kind_of, money, with_reason
 from spine.projectors.visible import one_line, visible
 from spine.session import Session
 from spine.turn import Turn
@@ -63,7 +66,7 @@ class Screen:
         self._orders = {tool.name: _required(tool.definition.parameters) for tool in session.agent.own_tools}
         self._is_silent = is_silent
         self._progress = is_terminal(sys.stderr) and not is_silent
-        self._clean = visible if is_terminal(sys.stdout) else str
+        self._margin = Margin() if is_terminal(sys.stdout) else None
         self._is_mid_line = False
         self._has_text = False
         self._new_step = False
@@ -75,7 +78,7 @@ class Screen:
         if self._new_step and self._has_text:
             self._write("\n")
         self._new_step, self._has_text = False, True
-        self._write(self._clean(chunk.text))
+        self._write(chunk.text if self._margin is None else self._margin.indent(visible(chunk.text)))
         self._is_mid_line = not chunk.text.endswith("\n")
 
     def event(self, event: RecordedEvent) -> None:
@@ -93,6 +96,8 @@ class Screen:
         """What is printed next begins a line."""
         if self._is_mid_line:
             self._write("\n")
+        if self._margin is not None:
+            self._margin.end_line()
         self._is_mid_line = False
 
     def _write(self, text: str) -> None:
@@ -215,33 +220,62 @@ def end_turn(session: Session, turn: Turn, screen: Screen, *, as_json: bool) -> 
 def _ended_well(session: Session, turn: Turn) -> int:
     if is_terminal(sys.stderr):
         figures = session.log.project(SessionUsage()).turns.get(turn.id)
-        note(f"\nturn {turn.id} completed: {figures}   (session {session.id}; go on: spine run -c)")
+        note(f"\nturn {turn.id} completed: {figures}   (session {session.id}; go on: {_try(session, 'spine run -c')})")
     return HOLDS
 
 
 def _failed(session: Session, turn: Turn) -> int:
     failure = turn.error
     kind, text = ("internal", "") if failure is None else (failure.category, failure.message)
-    hint = f"spine retry {session.id}" if failure is not None and failure.retryable else f"spine log {session.id}"
+    if failure is not None and failure.status is not None and kind == "not_found":
+        text, hint = late.load("spine.cli.missing_model").not_found(session.log, failure), "spine models"
+    else:
+        verb = "retry" if failure is not None and failure.retryable else "log"
+        hint = _try(session, f"spine {verb} {session.id}")
     note(f"turn {turn.id} failed: {one_line(text)}{'' if text.endswith('.') else '.'} Try: {hint}  [{kind}]")
     return FAILS
 
 
+def _try(session: Session, command: str) -> str:
+    return in_store(command, session.log.store.url)
+
+
 def _cancelled(session: Session, turn: Turn) -> int:
-    note(f"turn {turn.id} was cancelled and is recorded. Try: spine retry {session.id}  [cancelled]")
+    note(
+        f"turn {turn.id} was cancelled and is recorded. Try: {_try(session, f'spine retry {session.id}')}  [cancelled]"
+    )
     return INTERRUPTED
 
 
 def _suspended(session: Session, turn: Turn) -> int:
     orders = {tool.name: _required(tool.definition.parameters) for tool in session.agent.own_tools}
     for approval in turn.approvals:
+        stale = session.log.status.approvals.get(approval.replaces or "")
+        if stale is not None and stale.decision is not None:
+            note(_stale_text(stale.request, approval))
         what = with_reason(waiting_text(approval, orders), approval.reason)
-        note(f"turn {turn.id} waits: {what}. Try: spine approve {approval.id} --session {session.id}  [suspended]")
+        hint = _try(session, f"spine approve {approval.id} --session {session.id}")
+        note(f"turn {turn.id} waits: {what}. Try: {hint}  [suspended]")
     return NO_VERDICT
 
 
+def _stale_text(asked: ApprovalRequested, again: ApprovalRequested) -> str:
+    """`approval a2 of refund no longer fits: amount_cents was 1290 when asked, is 9900 now; …`."""
+    before, now = asked.arguments, again.arguments
+    changed = [
+        f"{one_line(name)} was {json_text(before.get(name))} when asked, is {json_text(now.get(name))} now"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    ]
+    what = ", ".join(changed) or "its tool, its policy or the plugins are not those of when it was asked"
+    return (
+        f"approval {one_line(asked.id)} of {one_line(asked.name)} no longer fits: {what}; "
+        f"it was asked again as {one_line(again.id)}  [approval_stale]"
+    )
+
+
 def _open(session: Session, turn: Turn) -> int:
-    note(f"turn {turn.id} is not finished. Try: spine resume {session.id}  [open]")
+    note(f"turn {turn.id} is not finished. Try: {_try(session, f'spine resume {session.id}')}  [open]")
     return WRONG_USE
 
 

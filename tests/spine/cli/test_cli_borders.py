@@ -1,17 +1,32 @@
 """The command line at its borders: outputs that are no files, streams that are closed, stores that were edited."""
 
+import io
 import os
+import re
+import signal
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
+import anyio
 import pytest
-from model_server import call, say, serving
+from hypothesis import given
+from hypothesis import strategies as st
+from model_server import call, fail, say, serving
 
+from spine.cli.agents import load_agent
+from spine.cli.margin import Margin
+from spine.cli.turns import _stale_text, shown
+from spine.config import load_settings
+from spine.errors import ConfigInvalid
+from spine.events import ApprovalRequested
+from spine.runtime import Runtime
+from spine.stores.opening import open_store
 from spine.stores.sqlite import SqliteStore
 from spine.values import Digest
 
@@ -170,3 +185,176 @@ def test_a_key_in_place_of_a_variable_is_refused_and_not_quoted(spine, folder: P
     assert done.exit_code == 2
     assert done.stderr.startswith("spine.toml:4: providers.lab.key.env is the name of a variable: letters, digits")
     assert "not-a-name" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("sqlite:", 'store "sqlite:" names no file'),
+        ("sqlite:?durability=full", "names no file"),
+        ("sqlite:x.db?durability=fast", 'there is no option "durability=fast"'),
+        ("sqlite:x.db?not=relaxed", 'there is no option "not=relaxed"'),
+        ("sqlite:x.db?", 'there is no option ""'),
+    ],
+)
+def test_a_store_that_is_misspelt_is_refused_and_not_made(folder: Path, url: str, said: str) -> None:
+    with pytest.raises(ConfigInvalid, match=re.escape(said)):
+        open_store(url)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(("query", "waits"), [("", True), ("?durability=full", True), ("?durability=relaxed", False)])
+def test_a_store_takes_its_durability_from_its_url(folder: Path, query: str, waits: bool) -> None:
+    with closing(open_store(f"sqlite:x.db{query}")) as store:
+        assert store.waits is waits
+
+
+def test_plain_http_to_another_machine_can_be_allowed(folder: Path) -> None:
+    text = '[providers.lab]\nprotocol = "openai_chat"\nbase_url = "http://10.0.0.9:80"\n'
+    for line, allowed in (("", False), ("allow_http = true\n", True)):
+        (folder / "spine.toml").write_text(text + line)
+        assert load_settings().providers[0].allow_http is allowed
+
+
+# -------------------------------------------------------------------------------------------------------- sentences
+
+
+def test_a_stale_approval_is_told_and_waits_again(stale) -> None:
+    assert (stale.exit_code, stale.stdout) == (3, "")
+    first, second = stale.stderr.splitlines()
+    assert first.startswith("approval a1 of refund no longer fits: its tool, its policy or the plugins are not ")
+    assert first.endswith("; it was asked again as a2  [approval_stale]")
+    assert second.startswith("turn t1 waits: a2  refund(")
+
+
+def test_a_stale_approval_names_the_arguments_that_changed() -> None:
+    def asked(id: str, **arguments: object) -> ApprovalRequested:
+        return ApprovalRequested(id=id, call="t1s1c1", hash="1:0", name="refund", arguments=arguments)
+
+    said = _stale_text(asked("a2", order_id="1017", amount_cents=1290), asked("a3", order_id="1017", amount_cents=9900))
+    assert said == (
+        "approval a2 of refund no longer fits: amount_cents was 1290 when asked, is 9900 now; "
+        "it was asked again as a3  [approval_stale]"
+    )
+
+
+def test_a_model_that_is_not_there_is_named_with_the_nearest(spine, shop, folder: Path) -> None:
+    with serving(fail(404, "no such model")) as server:
+        shop(server)
+        with (folder / "spine.toml").open("a") as file:
+            file.write('[models."lab:tinny"]\nwindow = 8000\n')
+        done = spine("run", "--session", "one", "x", input="")
+    assert done.exit_code == 1, done.stderr
+    assert done.stderr == (
+        'turn t1 failed: provider "lab" answered 404 for model "tiny"; nearest in the catalogue is "tinny". '
+        "Try: spine models  [not_found]\n"
+    )
+
+
+def test_hints_keep_the_store_that_was_named(spine, shop) -> None:
+    with serving(fail(401), REFUND) as server:
+        shop(server)
+        done = spine("run", "--store", "my db", "--session", "one", "x", input="")
+        assert done.stderr.endswith("Try: spine log one --store 'my db'  [auth]\n")
+        done = spine("run", "--store", "my db", "--session", "two", "x", input="")
+        assert done.stderr.endswith("Try: spine approve a1 --session two --store 'my db'  [suspended]\n")
+
+
+def test_a_demonstration_in_memory_suggests_nothing_to_look_at(spine, folder: Path) -> None:
+    done = spine("demo", "--store", "memory:")
+    assert done.exit_code == 0
+    assert "--store" not in done.stdout + done.stderr
+    assert list(folder.iterdir()) == []
+
+
+# ---------------------------------------------------------------------------------------------------------- streams
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("command", ["verify", "log nothing", "run -m lab:x hi"])
+def test_a_stream_that_is_closed_is_no_accident(demo: Path, command: str, closed: str) -> None:
+    whole = subprocess.run([*SPINE, *command.split()], capture_output=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(f"{' '.join(SPINE)} {command} {closed}", shell=True, capture_output=True, text=True)
+    assert done.returncode == whole.returncode
+    assert "Error" not in done.stderr
+    assert subprocess.run([*SPINE, "verify"], capture_output=True).returncode == 0
+
+
+def test_a_reader_that_leaves_is_the_status_of_a_broken_pipe(demo: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*SPINE, "log", "--json"], stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_ctrl_c_twice_leaves_a_tool_that_hangs_without_a_traceback(shop, folder: Path) -> None:
+    with serving(call("hang")) as server:
+        shop(server)
+        (folder / "slow.py").write_text(
+            "import pathlib, time\nfrom spine import Agent, tool\n\n@tool\ndef hang() -> str:\n"
+            '    """Never end."""\n    pathlib.Path("hangs").touch()\n    time.sleep(20)\n\n'
+            'agent = Agent("lab:tiny", tools=[hang])\n'
+        )
+        process = subprocess.Popen(
+            [*SPINE, "run", "--agent", "slow:agent", "x"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        until = time.monotonic() + 10
+        while not (folder / "hangs").exists() and time.monotonic() < until:
+            time.sleep(0.02)
+        for _ in range(3):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.3)
+        _, said = process.communicate(timeout=15)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert b"Traceback" not in said
+
+
+# ----------------------------------------------------------------------------------------------------- on a terminal
+
+
+class Terminal(io.StringIO):
+    """A stream that a person looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        (["turn t1 completed"], "    turn t1 completed"),
+        (["a\n", "b"], "    a\n    b"),
+        (["a", "b\n\nc"], "    ab\n\n    c"),
+        (["x" * 30], "    " + "x" * 20 + "\n    " + "x" * 10),
+        (["x" * 20, "turn"], "    " + "x" * 20 + "\n    turn"),
+        (["\u96ea" * 11], "    " + "\u96ea" * 10 + "\n    \u96ea"),
+    ],
+)
+def test_no_piece_of_text_reaches_the_margin(pieces: list[str], shown: str) -> None:
+    margin = Margin(24)
+    assert "".join(map(margin.indent, pieces)) == shown
+
+
+@given(st.lists(st.text(st.sampled_from("ab \n\t\u96ea\u0301"), max_size=40), max_size=8))
+def test_cutting_text_changes_nothing_about_its_margin(pieces: list[str]) -> None:
+    margin = Margin(24)
+    cut = "".join(map(margin.indent, pieces))
+    assert cut == Margin(24).indent("".join(pieces))
+    assert all(line.startswith("    ") for line in cut.split("\n") if line)
+
+
+def test_on_a_terminal_an_answer_is_set_off_and_through_a_pipe_it_is_bare(shop, monkeypatch) -> None:
+    with serving(say("\nturn t1 ", "failed: \x1b[2Jno\n> x")) as server:
+        folder = shop(server)
+        screen = Terminal()
+        monkeypatch.setattr(sys, "stdout", screen)
+
+        async def talk() -> None:
+            async with Runtime.open(settings=load_settings()) as runtime:
+                session = await runtime.session("one", load_agent("shop:agent", folder))
+                with shown(session):
+                    await session.run("x")
+
+        anyio.run(talk)
+    assert screen.getvalue() == "\n    turn t1 failed: \\x1b[2Jno\n    > x\n"

@@ -124,7 +124,7 @@ def _raises(error: BaseException):
         (_raises(RuntimeError("x")), 1),
         (_raises(KeyboardInterrupt()), 130),
         (_raises(click.Abort()), 130),
-        (_raises(BrokenPipeError()), 1),
+        (_raises(BrokenPipeError()), 141),
         (_raises(ExceptionGroup("g", [ExceptionGroup("h", [UsageError("x")])])), 2),
         (_raises(BaseExceptionGroup("g", [KeyboardInterrupt()])), 130),
         (_raises(ExceptionGroup("g", [UsageError("x"), ValueError("y")])), 1),
