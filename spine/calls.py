@@ -171,7 +171,7 @@ async def _ask_hooks(
     chain = run.chain("spine_pre_execute")
     if chain:
         allowed = (ToolInvocation, Deny, Ask, ToolOutcome)
-        arguments = {"context": run.context(turn, turn.step)}
+        arguments = run.arguments(chain, turn, turn.step)
         result, changes = await waterfall(chain, "spine_pre_execute", "call", given, allowed, arguments, run.watch)
         await stop_if_cancelled(turn)
     applied = patches(changes, _call_changes)

@@ -80,6 +80,7 @@ async def run_turn(run: Run) -> None:
         raise
     finally:
         run.cancel_scope = None
+        run.forget_context()
 
 
 async def _move_on(run: Run, turn: TurnState) -> None:
@@ -106,7 +107,8 @@ async def begin_step(run: Run, turn: TurnState) -> None:
         run.log.append(InputDelivered(inputs=run.log.status.steering, place="step"), place=turn.id)
     step = StepId(f"{turn.id}s{turn.steps + 1}")
     try:
-        await _revise_resumed(run, turn)
+        if run.is_resumed:
+            await _revise_resumed(run, turn)
         await _request(run, turn, step)
     except (PluginFailed, ProviderError, UsageError) as error:
         await stop_if_cancelled(turn)
@@ -115,9 +117,8 @@ async def begin_step(run: Run, turn: TurnState) -> None:
 
 async def _revise_resumed(run: Run, turn: TurnState) -> None:
     """Results that an earlier process recorded and no request has shown pass `spine_post_execute` once more."""
-    if run.is_resumed:
-        await revise_unshown(run, turn)
-        run.is_resumed = False
+    await revise_unshown(run, turn)
+    run.is_resumed = False
 
 
 async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool = True) -> None:
@@ -130,7 +131,7 @@ async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool
     changes: list[HookChange] = []
     if chain:
         allowed = (ModelRequest, Compact) if may_compact else (ModelRequest,)
-        arguments = {"context": run.context(turn, step)}
+        arguments = run.arguments(chain, turn, step)
         request, changes = await waterfall(chain, "spine_pre_step", "request", base, allowed, arguments, run.watch)
         await stop_if_cancelled(turn)
     if isinstance(request, Compact):
@@ -140,7 +141,9 @@ async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool
     for change in changes:
         _check_change(run, change, capabilities)
     selected = run.resolve(base.route)
-    target = selected if request.route == base.route else run.routes.resolve(request.route, run.scope)
+    target = (
+        selected if request is base or request.route == base.route else run.routes.resolve(request.route, run.scope)
+    )
     check_request(target, request, strict=run.strict)
     frame, frame_seq = _frame(run, base, selected.selection, step)
     applied = _patches(run, changes, step) if changes else ()
@@ -299,8 +302,7 @@ async def _post_step(run: Run, turn: TurnState, request: ModelRequest, chain: An
         usage=data.usage,
         metadata=data.metadata,
     )
-    context = run.context(turn, turn.step)
-    arguments = {"response": response, "context": context}
+    arguments = {"response": response, **run.arguments(chain, turn, turn.step)}
     answers = await observe(chain, "spine_post_step", arguments, run.watch, run.hook_failed(turn.step))
     await stop_if_cancelled(turn)
     for plugin, events in answers:
@@ -326,7 +328,8 @@ async def run_calls(run: Run, turn: TurnState) -> None:
     if run.capabilities is None:  # after a restart: today's registries stand in for the step's snapshot
         take_snapshot(run)
     try:
-        await _revise_resumed(run, turn)
+        if run.is_resumed:
+            await _revise_resumed(run, turn)
         await settle_calls(run, turn)
     except PluginFailed as error:
         await stop_if_cancelled(turn)
@@ -373,7 +376,7 @@ async def _ask_what_follows(run: Run, turn: TurnState, failure: Failure) -> Stop
     chain, hook = run.chain("spine_step_failed"), "spine_step_failed"
     if not chain:
         return Stop()
-    arguments = {"context": run.context(turn, turn.step)}
+    arguments = run.arguments(chain, turn, turn.step)
     allowed = (Stop, NextStep)
     verdict: Stop | NextStep
     verdict, changes = await waterfall(chain, hook, "error", failure, allowed, arguments, run.watch, lambda _: Stop())

@@ -24,7 +24,7 @@ async def revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation, 
     if not chain:
         return
     run.unrevised.add(call.id)
-    arguments = {"call": call, "context": run.context(turn, step)}
+    arguments = {"call": call, **run.arguments(chain, turn, step)}
     try:
         revised, changes = await waterfall(chain, hook, "outcome", outcome, (ToolOutcome,), arguments, run.watch)
         for change in changes:

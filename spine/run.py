@@ -99,6 +99,13 @@ class Run:
             self._names = (tools, tuple([tool.name for tool in tools]))
         return self._names[1]
 
+    def arguments(self, chain: Sequence[Implementation], turn: TurnState, step: StepId) -> dict[str, Any]:
+        """What every hook of a chain is given: the context, made only when one of them takes it."""
+        for implementation in chain:
+            if "context" in implementation.arguments:
+                return {"context": self.context(turn, step)}
+        return {}
+
     def context(self, turn: TurnState, step: StepId) -> HookContext:
         """What a hook may look at in this step; the same object while request and usage are the same."""
         made_from, kept = (step, self.request, turn.usage), self._context
@@ -107,6 +114,10 @@ class Run:
         context = self._make_context(turn, step)
         self._context = (made_from, context)
         return context
+
+    def forget_context(self) -> None:
+        """Hold nothing for hooks while no turn runs."""
+        self._context = None
 
     def _make_context(self, turn: TurnState, step: StepId) -> HookContext:
         route = self.route if self.request is None else self.request.route
