@@ -1,15 +1,15 @@
 """What an agent is (floor 6): a frozen value that holds nothing that runs and is safe to import."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, get_args
 
 import attrs
 
 from spine.codec import Codec
-from spine.errors import LimitUnavailable, UsageError
+from spine.errors import DuplicateContribution, LimitUnavailable, UsageError
 from spine.functions import FunctionTool, as_tool
-from spine.llm.request import Route, Thinking
-from spine.tools import Approval, Tool
+from spine.llm.request import Route, Thinking, parameter_problem
+from spine.tools import Approval, ApprovalPolicy, Tool
 from spine.values import EMPTY_OBJECT, Digest, JsonObject, digest, encode, freeze_object
 
 __all__ = ["Agent", "Limits"]
@@ -35,11 +35,50 @@ class Limits:
 
 
 def _tools(values: Iterable[Tool | FunctionTool[..., Any] | str]) -> tuple[Tool | FunctionTool[..., Any] | str, ...]:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise UsageError(f"an agent's tools are {values!r:.80}; they must be a list of functions, Tools and names")
     return tuple(values)
 
 
 def _model(value: str | Route) -> str:
     return str(value) if isinstance(value, Route) else value
+
+
+_FIELDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "model": (lambda value: isinstance(value, str) and value != "", "provider:name, or an alias"),
+    "name": (lambda value: isinstance(value, str) and value != "", "a text that is not empty"),
+    "instructions": (lambda value: value is None or isinstance(value, str), "a text, or None"),
+    "limits": (lambda value: isinstance(value, Limits), "Limits"),
+    "approval": (
+        lambda value: value is None or callable(value) or value in get_args(ApprovalPolicy),
+        "never, ask, a function, or None",
+    ),
+}
+_PARAMETERS: Final = ("max_output_tokens", "temperature", "thinking")
+
+
+def _problem(agent: "Agent") -> str | None:
+    for field, (fits, wanted) in _FIELDS.items():
+        value = getattr(agent, field)
+        if not fits(value):
+            return f"{field} is {value!r:.80}; it must be {wanted}"
+    problems = (parameter_problem(name, getattr(agent, name)) for name in _PARAMETERS)
+    return next(filter(None, problems), None)
+
+
+def _check_names(agent: "Agent") -> None:
+    """A tool's name stands once; both places are named, as far as they are known."""
+    places: dict[str, str] = {}
+    for thing in agent.tools:
+        if isinstance(thing, str):
+            continue
+        name, where = as_tool(thing).name, thing.where if isinstance(thing, FunctionTool) else ""
+        if name in places:
+            first, again = f" ({places[name]})" if places[name] else "", f" at {where}" if where else ""
+            raise DuplicateContribution(
+                f'tool "{name}" already in agent "{agent.name}"{first}; added again{again}; names are unique per agent'
+            )
+        places[name] = where
 
 
 @attrs.frozen
@@ -49,6 +88,9 @@ class Agent:
     `tools` holds decorated functions and `Tool`s, and names or patterns (`orders.*`, `*`) that select among the tools
     plugins offer; an agent that names none gets none of those. Opening a session with an agent fills the session's
     own scope; the agent itself never changes.
+
+    Raises `UsageError` for a value that a field cannot have, `RouteUnknown` for half a route, and
+    `DuplicateContribution` for two tools of one name.
     """
 
     model: str = attrs.field(converter=_model)
@@ -70,10 +112,12 @@ class Agent:
     """Recorded with each session that it fills, under what the session is given itself."""
 
     def __attrs_post_init__(self) -> None:
+        problem = _problem(self)
+        if problem is not None:
+            name = f' "{self.name}"' if isinstance(self.name, str) and self.name else ""
+            raise UsageError(f"agent{name}: {problem}")
         Route.parse(self.model) if ":" in self.model else None
-        for tool in self.tools:
-            if not isinstance(tool, str):
-                as_tool(tool)
+        _check_names(self)
 
     def evolve(self, **changes: Any) -> "Agent":
         """This agent with some fields replaced."""

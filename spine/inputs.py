@@ -14,15 +14,20 @@ Input = str | Message | Sequence[Message]
 
 def input_messages(input: Input) -> tuple[Message, ...]:
     """The messages of an input. Raises `UsageError` for none, and for one that is not the user's."""
-    if isinstance(input, str):
+    if isinstance(input, str) and input:
         return (user_message(input),)
-    messages = (input,) if isinstance(input, Message) else tuple(input)
+    messages = (input,) if isinstance(input, Message) else input
+    if not isinstance(messages, (tuple, list)):
+        found = "an empty text" if messages == "" else type(messages).__name__
+        raise UsageError(f"a turn needs an input; found {found}; accepted are text, a Message, or a list of messages")
     if not messages:
         raise UsageError("a turn needs an input; found an empty sequence of messages")
     for message in messages:
+        if not isinstance(message, Message):
+            raise UsageError(f"an input is made of messages, found {type(message).__name__}; see spine.user_message")
         if message.role != "user":
             raise UsageError(f'an input has the role "user", found "{message.role}"; instructions belong in the agent')
-    return messages
+    return tuple(messages)
 
 
 def clean_message(codec: Codec, message: Message) -> tuple[Message, bool]:

@@ -13,7 +13,7 @@ import attrs
 
 from spine.codec import Codec
 from spine.events import Change, FieldChange, Splice
-from spine.llm.request import ModelRequest, ResponseFormat, Route, ToolChoice
+from spine.llm.request import ModelRequest, ResponseFormat, Route, ToolChoice, parameter_problem
 from spine.messages import Message, SystemBlock
 from spine.projectors.model_history import CHAIN_START, History, next_hash
 from spine.store import Content
@@ -191,7 +191,9 @@ def problem_of(codec: Codec, before: ModelRequest, after: ModelRequest) -> str |
                 encode(_field_json(codec, field.name, value))
     except Exception as exc:
         return f"gave a value for {field.name} that cannot be recorded: {exc}"
-    return None
+    changed = (name for name in _SCALARS if getattr(after, name) is not getattr(before, name))
+    problems = filter(None, (parameter_problem(name, getattr(after, name)) for name in changed))
+    return next((f"changed a parameter to what it cannot be: {problem}" for problem in problems), None)
 
 
 def _tool_value(codec: Codec, json: Mapping[str, Any]) -> ToolDefinition | ServerTool:

@@ -1,11 +1,13 @@
 """What is asked of a model, in neutral words (floor 3)."""
 
-from collections.abc import Sequence
-from typing import Any, Literal
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import attrs
 
 from spine.errors import RouteUnknown
+from spine.frozen import frozen
 from spine.messages import Message, SystemBlock
 from spine.tools import ServerTool, ToolDefinition
 from spine.values import EMPTY_OBJECT, JsonObject, StepId, as_tuple, freeze_object
@@ -14,6 +16,36 @@ __all__ = ["ModelRequest", "ResponseFormat", "Route", "Thinking", "ToolChoice"]
 
 Thinking = Literal["off", "minimal", "low", "medium", "high"] | int
 """How much reasoning: off, an effort, or a budget in tokens. None (where allowed) leaves it to the provider."""
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return type(value) is int and value >= least
+
+
+def _is_number(value: Any, most: float) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and 0 <= value <= most
+
+
+_EFFORTS: Final = ("off", "minimal", "low", "medium", "high")
+_PARAMETERS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "max_output_tokens": (lambda value: _is_whole(value, 1), "a whole number over 0"),
+    "temperature": (lambda value: _is_number(value, math.inf), "a number from 0"),
+    "top_p": (lambda value: _is_number(value, 1), "a number from 0 to 1"),
+    "thinking": (
+        lambda value: value in _EFFORTS if isinstance(value, str) else _is_whole(value, 0),
+        f"one of {', '.join(_EFFORTS)}, or a whole number of tokens",
+    ),
+}
+
+
+def parameter_problem(name: str, value: Any) -> str | None:
+    """Why a parameter cannot have this value, as `temperature is 'hot'; it must be …`; None when it can.
+
+    None as a value is always fine, and so is what no provider agrees on: how hot is too hot is theirs to say.
+    """
+    if value is None or name not in _PARAMETERS or _PARAMETERS[name][0](value):
+        return None
+    return f"{name} is {value!r:.80}; it must be {_PARAMETERS[name][1]}, or None"
 
 
 @attrs.frozen(order=True)
@@ -35,7 +67,7 @@ class Route:
         return f"{self.provider}:{self.model}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolChoice:
     """Whether the model may, must or must not call tools; `name` only with `mode` tool."""
 
@@ -43,7 +75,7 @@ class ToolChoice:
     name: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ResponseFormat:
     """The JSON Schema that the final text must follow."""
 
@@ -56,7 +88,7 @@ def _immutable(messages: Sequence[Message]) -> Sequence[Message]:
     return tuple(messages) if isinstance(messages, list) else messages
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ModelRequest:
     """One request of one step. None in a parameter leaves it to the provider.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import agent_of, kinds_of, staged, tool_of
+from stage import agent_of, kinds_of, plugin, staged, tool_of
 
 from spine import Agent, Runtime
 from spine.config import Settings
@@ -81,3 +81,37 @@ async def test_a_model_that_cannot_be_asked_leaves_nothing_behind(
     assert memory._sessions == {}
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("SELECT count(*) FROM sessions").fetchone() == (0,)
+
+
+# --------------------------------------------------------------------------------------------------------- values
+
+NO_INPUT: dict[str, tuple[Any, str]] = {
+    "none": (None, "found NoneType; accepted are text"),
+    "bytes": (b"x", "found bytes"),
+    "an empty text": ("", "found an empty text"),
+    "nothing": ([], "found an empty sequence"),
+    "texts in a list": (["x"], "made of messages, found str"),
+}
+
+
+@pytest.mark.parametrize(("input", "message"), NO_INPUT.values(), ids=NO_INPUT)
+async def test_what_is_no_input_is_refused(input: Any, message: str) -> None:
+    """By every way in, and nothing is written."""
+    async with staged() as runtime:
+        session = await runtime.session("s", agent_of())
+        for give in (session.run, session.submit):
+            with pytest.raises(UsageError, match=message):
+                await give(input)
+        assert runtime.sessions() == []
+
+
+async def test_a_hook_may_not_set_a_parameter_to_what_it_cannot_be() -> None:
+    """The step fails, and the plugin is named."""
+
+    async def pre_step(request: Any, call_next: Any) -> Any:
+        return await call_next(request.evolve(max_output_tokens=-5))
+
+    async with staged(plugins=[plugin("odd", pre_step=pre_step)]) as runtime:
+        turn = await (await runtime.session("s", agent_of())).run("go", check=False)
+        assert turn.error.category == "hook_failed"
+        assert turn.error.message.startswith("plugin odd@1 changed a parameter to what it cannot be: max_output_tokens")

@@ -32,7 +32,6 @@ TEXTS = {
     "plain": "hello",
     "NUL and controls": "a\0b\x1b[31m\r\n\u2028",
     "beyond the BMP": "👩\u200d🚀 日本語 é",
-    "empty": "",
     "twenty megabytes": "x" * (20 * MB),
     "one over the inline size": "é" * (INLINE_CONTENT_BYTES // 2 + 1),
 }

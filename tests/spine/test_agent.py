@@ -8,7 +8,7 @@ import pytest
 from spine import Agent, Limits, tool
 from spine.agent import contract
 from spine.codec import Codec
-from spine.errors import LimitUnavailable, RouteUnknown, UsageError
+from spine.errors import DuplicateContribution, LimitUnavailable, RouteUnknown, UsageError
 from spine.llm.request import Route
 from spine.tools import Tool, ToolDefinition
 
@@ -53,6 +53,48 @@ def test_an_agent_that_cannot_be_is_refused_when_it_is_made(fields: dict[str, An
     """Not when it runs."""
     with pytest.raises(error):
         Agent(**{"model": "p:m", **fields})
+
+
+VALUES: dict[str, tuple[dict[str, Any], str]] = {
+    "no tokens": ({"max_output_tokens": -5}, "max_output_tokens is -5; it must be a whole number over 0, or None"),
+    "tokens in words": ({"max_output_tokens": "x"}, "max_output_tokens is 'x'"),
+    "tokens that are true": ({"max_output_tokens": True}, "max_output_tokens is True"),
+    "hot": ({"temperature": "hot"}, "temperature is 'hot'; it must be a number from 0, or None"),
+    "no number": ({"temperature": float("nan")}, "temperature is nan"),
+    "thinking": ({"thinking": "zz"}, "thinking is 'zz'; it must be one of off, minimal, low, medium, high, or a"),
+    "approval": ({"approval": "zz"}, "approval is 'zz'; it must be never, ask, a function, or None"),
+    "no name": ({"name": ""}, "agent: name is ''"),
+    "an empty model": ({"model": ""}, "model is ''; it must be provider:name, or an alias"),
+    "no model": ({"model": None}, "model is None"),
+    "instructions": ({"instructions": 3}, "instructions is 3"),
+    "limits": ({"limits": 20}, "limits is 20; it must be Limits"),
+    "a text of tools": ({"tools": "weather"}, "tools are 'weather'; they must be a list"),
+    "a number of tools": ({"tools": 3}, "tools are 3"),
+}
+
+
+@pytest.mark.parametrize(("fields", "message"), VALUES.values(), ids=VALUES)
+def test_a_value_that_a_field_cannot_have_is_refused_when_the_agent_is_made(
+    fields: dict[str, Any], message: str
+) -> None:
+    """Naming field, value and what is accepted; also when an agent evolves."""
+    with pytest.raises(UsageError) as refused:
+        Agent(**{"model": "p:m", **fields})
+    assert message in refused.value.message
+    with pytest.raises(UsageError):
+        Agent("p:m").evolve(**fields)
+
+
+def test_two_tools_of_one_name_are_refused_with_both_places() -> None:
+    """Not when a session is opened; a `Tool` has no place."""
+    with pytest.raises(DuplicateContribution) as refused:
+        Agent("p:m", name="refunds", tools=[weather, tool(name="weather")(weather.__wrapped__)])
+    place = weather.where
+    assert refused.value.message == (
+        f'tool "weather" already in agent "refunds" ({place}); added again at {place}; names are unique per agent'
+    )
+    with pytest.raises(DuplicateContribution, match='"look" already in agent "agent"; added again; names'):
+        Agent("p:m", tools=[LOOK, LOOK.evolve(effect="idempotent")])
 
 
 @pytest.mark.parametrize("steps", [0, -1, 1.5, "3", True, None])
