@@ -192,6 +192,10 @@ class Session:
         """Committed events after `after`, then each as it comes; waits for the next one without end."""
         return _each(self._call, self._session.follow(after))
 
+    def close(self) -> None:
+        """Give the session up; a running turn is cancelled first."""
+        self._call(self._session.close)
+
     def rename(self, title: str) -> None:
         """Give the session a title."""
         self._call(self._session.rename, title)

@@ -299,6 +299,19 @@ def _imported(name: str) -> Any:
         raise PluginFailed(f'plugin "{name}": {_cause(exc)}', plugin=name) from exc
 
 
+@attrs.frozen
+class ScopeHandle:
+    """A scope that the application adds to at run time."""
+
+    scope: Scope
+    _plugins: Plugins
+
+    def add(self, value: Any) -> Disposer:
+        """Add a section or a tool to exactly this scope; the returned function takes it out again."""
+        kind = "prompts" if isinstance(value, Section) else "tools"
+        return self._plugins.contribute(kind, value, None, "application", self.scope, "", [])
+
+
 def _cause(error: BaseException) -> str:
     """`ImportError: no module named "requests" (old_thing/__init__.py:3)`."""
     frames: Iterable[traceback.FrameSummary] = traceback.extract_tb(error.__traceback__)

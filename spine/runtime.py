@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 import anyio.abc
 import anyio.to_thread
-import attrs
 
 from spine.agent import Agent, contract
 from spine.clock import Clock, SystemClock
@@ -29,10 +28,11 @@ from spine.log import LogReader, SessionLog, Synchronised
 from spine.loop import take_snapshot
 from spine.opening import http_adapter, is_dead, open_store, this_process
 from spine.plugins import PluginInfo, Plugins
+from spine.plugins import ScopeHandle as ScopeHandle
 from spine.routes import Routes
 from spine.run import Run
 from spine.runners import HookWatch
-from spine.scope import Disposer, Registries, Scope
+from spine.scope import Registries, Scope
 from spine.sections import Section
 from spine.session import Session
 from spine.store import Claim, SessionInfo, Store
@@ -492,16 +492,3 @@ async def _contained(work: Callable[[], Any]) -> None:
         _logger.info("in the background: %s", error)
     except Exception:
         _logger.exception("in the background")
-
-
-@attrs.frozen
-class ScopeHandle:
-    """A scope that the application adds to at run time."""
-
-    scope: Scope
-    _plugins: Plugins
-
-    def add(self, value: Any) -> Disposer:
-        """Add a section or a tool to exactly this scope; the returned function takes it out again."""
-        kind = "prompts" if isinstance(value, Section) else "tools"
-        return self._plugins.contribute(kind, value, None, "application", self.scope, "", [])

@@ -4,7 +4,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import anyio
 import attrs
@@ -27,6 +27,7 @@ from spine.events import (
     SessionResumed,
     TurnStarted,
 )
+from spine.host import Host
 from spine.inputs import Input, clean_message, inbox_event, input_messages
 from spine.llm.chunks import Chunk
 from spine.llm.request import Route
@@ -47,29 +48,6 @@ from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, clean_text
 from spine.wording import WORDING_VERSION
 
 _logger = logging.getLogger("spine")
-
-
-class Host(Protocol):
-    """What a session needs of its runtime."""
-
-    @property
-    def versions(self) -> JsonObject:
-        """Version of the runtime and of each loaded plugin."""
-
-    def resolve_model(self, model: str) -> Route:
-        """A route from `provider:name` or an alias."""
-
-    def spawn(self, work: Callable[[], Any]) -> None:
-        """Run an async function in the runtime's task group."""
-
-    def entered(self, session: "Session") -> None:
-        """A turn begins to run."""
-
-    def left(self, session: "Session") -> None:
-        """It stopped running."""
-
-    async def give_up(self, session: "Session") -> None:
-        """Forget a session that is no longer wanted, and let others own it."""
 
 
 class Session:
@@ -301,14 +279,12 @@ class Session:
     def _announcement(self) -> tuple[Any, ...]:
         run, fact = self._run, AgentFact(name=self.agent.name, contract=self._contract, reference=self._reference)
         if self._status.created is None:
-            created = SessionCreated(
-                agent=fact,
-                scope=self._scope,
-                versions=self._host.versions,
-                wording=WORDING_VERSION,
-                metadata=run.metadata,
+            versions = self._host.versions
+            return (
+                SessionCreated(
+                    agent=fact, scope=self._scope, versions=versions, wording=WORDING_VERSION, metadata=run.metadata
+                ),
             )
-            return (created,)
         changes = () if self._status.contract == self._contract else ("contract",)
         if changes or self._status.turn is not None:
             return (SessionResumed(agent=fact, versions=self._host.versions, changes=changes),)
@@ -358,6 +334,9 @@ class Session:
         While a turn runs, `queue` waits for the next one, `steer` joins at the next step, `interrupt` cancels first. An
         input whose `key` was accepted before changes nothing, and its seq is returned again.
         """
+        if delivery not in get_args(Delivery):
+            raise UsageError(f"delivery is {delivery!r:.80}; it must be one of {', '.join(get_args(Delivery))}")
+        key = checked_optional_text("key", key)
         if key is not None and key in self._status.keys:
             return int(self._status.keys[key])
         self._resolve({})
@@ -400,6 +379,7 @@ class Session:
 
     def _ask_to_stop(self, cause: str, by: str | None = None) -> bool:
         """Record that the open turn must stop, and stop what runs; False when there is none, or it was asked before."""
+        cause, by = checked_text("cause", cause), checked_optional_text("by", by)
         turn = self._status.turn
         if turn is None or turn.cancel is not None:
             return False
@@ -436,7 +416,7 @@ class Session:
         if last is None or last.status not in ("failed", "cancelled"):
             state = "there is no turn yet" if last is None else f"turn {last.id} {last.status}"
             raise UsageError(f'nothing to retry in session "{self.id}": {state}')
-        repeats = Repeats(turn=last.id, keep_partial=keep_partial)
+        repeats = Repeats(turn=last.id, keep_partial=bool(keep_partial))
         begin = partial(self._start_turn, overrides=last.started.overrides, repeats=repeats)
         return await self._drive(begin, check=check)
 
@@ -464,7 +444,9 @@ class Session:
     def _record_decision(
         self, id: str, decision: Literal["approved", "denied"], by: str, reason: str | None, channel: str
     ) -> None:
-        approval = self._status.approvals.get(id)
+        by, channel = checked_text("by", by), checked_text("channel", channel)
+        reason = checked_optional_text("reason", reason)
+        approval = self._status.approvals.get(checked_text("id", id))
         if approval is None or approval.used:
             open_ids = ", ".join(a.request.id for a in self._status.open_approvals) or "none"
             raise ApprovalUnknown(
@@ -519,5 +501,5 @@ class Session:
 
     async def rename(self, title: str) -> None:
         """Give the session a title."""
-        self._append(SessionRenamed(title=clean_text(title)))
+        self._append(SessionRenamed(title=checked_text("title", title)))
         await self._run.log.commit()

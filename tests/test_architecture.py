@@ -37,7 +37,7 @@ ROWS: tuple[tuple[int, str], ...] = (
     (9, "run"),
     (9, "revisions"),
     (10, "attempts calls opening plugins portability"),
-    (11, "keys loop stream"),
+    (11, "host keys loop stream"),
     (12, "config session"),
     (12, "runtime"),
     (12, "blocking"),

@@ -17,11 +17,11 @@ from spine.testing.scripted import ScriptedAdapter
 LEFT_OUT: dict[type, set[str]] = {
     Runtime: {
         # what the runtime gives its own sessions
-        "entered", "left", "spawn", "resolve_model", "versions",
+        "entered", "left", "give_up", "spawn", "resolve_model", "versions",
         # the parts it is made of: `awaiting` has them
         "registries", "hooks", "routes", "codec",
     },
-    Session: {"tick", "take_inbox", "watch", "can_decide"},
+    Session: {"tick", "take_inbox", "watch", "offer"},
     TurnStream: {"take", "finish"},
     ScopeHandle: {"scope"},
 }  # fmt: skip
