@@ -19,7 +19,7 @@ from spine.errors import SessionUnknown
 from spine.events import RecordedEvent, UnknownEvent
 from spine.store import Row, SessionInfo, Store
 from spine.stored import StoredLog
-from spine.stores.opening import open_store
+from spine.stores.opening import open_store, open_store_to_look
 from spine.values import Digest, SessionId
 
 __all__ = ["Reading", "find_session", "load_plugins", "reading", "reading_session"]
@@ -85,7 +85,7 @@ def _is_there(url: str) -> bool:
 
 def _open(url: str, settings: Settings, codec: Codec) -> Store:
     if url.partition(":")[0] in ("sqlite", "memory"):
-        return open_store(url)
+        return open_store_to_look(url)
     offered = load_plugins(settings, codec).registries.stores.resolve(None).entries
     return open_store(url, {scheme: entry.value for scheme, entry in offered.items()})
 

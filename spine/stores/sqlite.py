@@ -26,7 +26,7 @@ from typing import Any, Final, Literal
 from spine.errors import LogBroken, StoreBusy, StoreUnavailable
 from spine.store import Append, Claim, Content, InboxEntry, Owner, Row, SessionInfo
 from spine.stores import verdicts
-from spine.stores.sqlite_file import connect, translate
+from spine.stores.sqlite_file import connect, connect_unchanging, translate
 from spine.values import Digest, SessionId
 
 Durability = Literal["full", "relaxed"]
@@ -70,17 +70,26 @@ class SqliteStore:
     `durability` "full" syncs every commit to the disk, "relaxed" only at checkpoints: then a loss of power may take
     the last commits, never one from the middle. Statements wait up to `busy_timeout_s` seconds for other writers,
     then raise `StoreBusy`. Methods may be called from any thread, but not in a child that was forked from this
-    process. Raises as `sqlite_file.connect` does.
+    process. Raises as `sqlite_file.connect` does. With `is_unchanging` nothing but reading works: for a file in a
+    folder that cannot be written to.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], durability: Durability = "full", busy_timeout_s: float = 5.0
+        self,
+        path: str | os.PathLike[str],
+        durability: Durability = "full",
+        busy_timeout_s: float = 5.0,
+        *,
+        is_unchanging: bool = False,
     ) -> None:
         self.path = os.fspath(path)
         self.url = f"sqlite:{self.path}" + ("" if durability == "full" else f"?durability={durability}")
         self.waits = durability == "full"
         self._busy_timeout_s = busy_timeout_s
-        self._writer, self._reader = connect(self.path, durability=durability, busy_timeout_s=busy_timeout_s)
+        if is_unchanging:
+            self._writer = self._reader = connect_unchanging(self.path)
+        else:
+            self._writer, self._reader = connect(self.path, durability=durability, busy_timeout_s=busy_timeout_s)
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         self._process = os.getpid()
         self._closed = False

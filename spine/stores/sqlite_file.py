@@ -133,6 +133,27 @@ def connect(path: str, *, durability: str, busy_timeout_s: float) -> tuple[sqlit
     return writer, reader
 
 
+def connect_unchanging(path: str) -> sqlite3.Connection:
+    """One connection to read a file that lies where nothing can be made; no lock is taken.
+
+    The file must not change meanwhile: raises `StoreUnavailable` when a write-ahead log beside it is in use, and as
+    `connect` does.
+    """
+    log = f"{path}-wal"
+    if os.path.exists(log) and os.path.getsize(log):
+        raise StoreUnavailable(
+            f"{path} cannot be read where nothing can be written: {log} holds events that are not in it yet",
+            hint=f"copy {path}* into a folder of yours",
+        )
+    _identity(path)
+    try:
+        connection = _open(path, "ro&immutable=1", 0)
+        _is_ours(connection, path)
+    except sqlite3.Error as exc:
+        raise _refusal(exc, path) from exc
+    return connection
+
+
 def _refusal(exc: sqlite3.Error, path: str) -> Exception:
     if getattr(exc, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
         return StoreUnavailable(f"{path} {_NOT_OURS}: it is no SQLite database; {_UNCHANGED}")

@@ -3,13 +3,16 @@
 import io
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -23,9 +26,10 @@ from spine.cli.agents import load_agent
 from spine.cli.margin import Margin
 from spine.cli.turns import _stale_text, shown
 from spine.config import load_settings
-from spine.errors import ConfigInvalid
+from spine.errors import ConfigInvalid, StoreUnavailable
 from spine.events import ApprovalRequested
 from spine.runtime import Runtime
+from spine.store import Owner
 from spine.stores.opening import open_store
 from spine.stores.sqlite import SqliteStore
 from spine.values import Digest
@@ -358,3 +362,60 @@ def test_on_a_terminal_an_answer_is_set_off_and_through_a_pipe_it_is_bare(shop, 
 
         anyio.run(talk)
     assert screen.getvalue() == "\n    turn t1 failed: \\x1b[2Jno\n    > x\n"
+
+
+# ------------------------------------------------------------------------------------- a folder one may only look at
+
+
+AS_NOBODY = """
+import encodings.utf_8_sig, importlib, os, sys
+from spine.cli import cli
+from spine.late import LATE
+for module in LATE:
+    if module.startswith(("spine.cli", "spine.stores")):
+        importlib.import_module(module)  # what belongs to the administrator cannot be imported later
+if os.getuid() == 0:
+    os.setuid(65534)
+cli(sys.argv[1:])
+"""
+
+
+def _as_nobody(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", AS_NOBODY, *arguments], capture_output=True, text=True)
+
+
+@pytest.fixture
+def locked(demo_file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A project in a folder that can be read and not written to; outside pytest's own, which others cannot enter."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shutil.copy(demo_file, folder / "spine.db")
+        (folder / "spine.toml").write_text("version = 1\n")
+        (folder / "spine.db").chmod(0o444)
+        folder.chmod(0o555)
+        monkeypatch.chdir(folder)
+        yield folder
+        folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("command", ["verify", "sessions", "transcript", "log", "request", "export", "approvals"])
+def test_a_store_in_a_folder_for_reading_can_be_looked_at(locked: Path, command: str) -> None:
+    done = _as_nobody(command)
+    assert (done.returncode, "cannot" in done.stderr) == (0, False), done.stderr
+    assert sorted(path.name for path in locked.iterdir()) == ["spine.db", "spine.toml"]
+
+
+def test_a_log_beside_such_a_store_is_told_and_not_passed_over(locked: Path) -> None:
+    locked.chmod(0o755)
+    (locked / "spine.db-wal").write_bytes(b"not empty")
+    locked.chmod(0o555)
+    done = _as_nobody("verify")
+    assert done.returncode == 2
+    assert "spine.db-wal holds events that are not in it yet. Try: copy spine.db* into a folder" in done.stderr
+
+
+def test_what_is_opened_to_look_cannot_be_written(demo: Path) -> None:
+    with closing(SqliteStore("spine.db", is_unchanging=True)) as store:
+        with pytest.raises(StoreUnavailable, match="it is read-only"):
+            store.renew(Owner(id="o", host="h", pid=1, started=0), until=1)
+        assert store.sessions()
