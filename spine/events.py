@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import attrs
 
+from spine.frozen import frozen
 from spine.llm.chunks import Chunk
 from spine.llm.errors import Failure
 from spine.llm.response import StopReason
@@ -44,7 +45,7 @@ def _json_object() -> Any:
 # ------------------------------------------------------------------------------------------------------ session
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AgentFact:
     """Which agent fills the session; `contract` covers all that it asks of model and tools."""
 
@@ -54,7 +55,7 @@ class AgentFact:
     """`module:attribute`, when the agent was found that way."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SessionCreated:
     """The session exists. `versions` maps `spine` and each plugin to its version."""
 
@@ -68,7 +69,7 @@ class SessionCreated:
     metadata: JsonObject = _json_object()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SessionResumed:
     """A new owner goes on with an open turn, or with a changed contract; `changes` says what differs."""
 
@@ -77,7 +78,7 @@ class SessionResumed:
     changes: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SessionForked:
     """This session shares events 1 to `seq` with `parent`, whose event `seq` has this hash."""
 
@@ -86,7 +87,7 @@ class SessionForked:
     hash: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SessionRenamed:
     """The session has a new title."""
 
@@ -96,7 +97,7 @@ class SessionRenamed:
 # -------------------------------------------------------------------------------------------------------- input
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class InputAccepted:
     """An input came in, exactly as the model will get it; it joins history when it is delivered."""
 
@@ -107,7 +108,7 @@ class InputAccepted:
     surrogates_replaced: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class InputDelivered:
     """History takes these inputs (seqs of `input.accepted`), at the start of a turn or of a step."""
 
@@ -118,7 +119,7 @@ class InputDelivered:
 # --------------------------------------------------------------------------------------------------------- turn
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Repeats:
     """An earlier turn whose inputs run again; its step messages leave history, but for kept partial text."""
 
@@ -126,7 +127,7 @@ class Repeats:
     keep_partial: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TurnStarted:
     """A turn begins. `overrides` are the agent's fields that the caller changed for this turn."""
 
@@ -135,7 +136,7 @@ class TurnStarted:
     repeats: Repeats | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TurnCompleted:
     """The turn ended with an answer. `message` is the seq of the final message, None when there is none."""
 
@@ -145,21 +146,21 @@ class TurnCompleted:
     """False when the answer was cut: max_tokens, refusal, content_filter."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TurnFailed:
     """The turn ended without an answer, or a budget ran out (numbers in `failure.details`)."""
 
     failure: Failure
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TurnCancelled:
     """The turn was stopped on request."""
 
     cause: str = "cancelled"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TurnSuspended:
     """The turn waits for people; `approvals` are the open ids."""
 
@@ -169,7 +170,7 @@ class TurnSuspended:
 # ------------------------------------------------------------------------------------------------ model request
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ContentAdded:
     """Content that later events refer to. Small text stands inline in `text`, the rest beside the log."""
 
@@ -179,7 +180,7 @@ class ContentAdded:
     text: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FieldChange:
     """A field that a plugin replaced: its new value, or the seq of the content that holds it as JSON."""
 
@@ -188,7 +189,7 @@ class FieldChange:
     content: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Splice:
     """Messages `start` to `end` (exclusive) replaced by those whose content has these seqs."""
 
@@ -200,7 +201,7 @@ class Splice:
 Change = FieldChange | Splice
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Patch:
     """What one plugin changed in a waterfall, on the way in (`before`) or out (`after`)."""
 
@@ -209,7 +210,7 @@ class Patch:
     changes: tuple[Change, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ModelRequested:
     """The request of a step, by reference: its frame by the seq of a content, its messages by history.
 
@@ -229,14 +230,14 @@ class ModelRequested:
     """Dynamic sections that were left out to fit the window."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ModelAttemptStarted:
     """Attempt `attempt` (from 2) begins; attempt 1 begins with `model.requested`."""
 
     attempt: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ModelAttemptFailed:
     """An attempt failed. `delay_s` until the next one; None when there is none."""
 
@@ -248,7 +249,7 @@ class ModelAttemptFailed:
     usage: Usage = Usage()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ModelChunks:
     """Raw pieces of an answer, in order of arrival. `offsets`: milliseconds since the first piece of the flush."""
 
@@ -257,7 +258,7 @@ class ModelChunks:
     offsets: tuple[int, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MessageCommitted:
     """The model's answer, whole."""
 
@@ -269,7 +270,7 @@ class MessageCommitted:
     metadata: JsonObject = _json_object()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MessageInterrupted:
     """An answer that was cut; `message` holds what had arrived, None when that was nothing."""
 
@@ -283,7 +284,7 @@ class MessageInterrupted:
 # --------------------------------------------------------------------------------------------------------- tools
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolStarted:
     """A handler is about to run with these arguments. `requested` stands only where a plugin changed them.
 
@@ -298,7 +299,7 @@ class ToolStarted:
     effect: Effect = "irreversible"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolProgress:
     """A handler reported how far it is."""
 
@@ -307,7 +308,7 @@ class ToolProgress:
     data: Json = attrs.field(default=None, converter=freeze)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolCompleted:
     """What came back from a call, and the result block exactly as the model gets it."""
 
@@ -340,7 +341,7 @@ class ToolCompleted:
         )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolRevised:
     """What the model sees of a result was changed by plugins; the fact in `tool.completed` stays."""
 
@@ -353,7 +354,7 @@ class ToolRevised:
         return self.result.call_id
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolResolved:
     """What recovery decided about a call that had started and never ended."""
 
@@ -365,14 +366,14 @@ class ToolResolved:
 # ----------------------------------------------------------------------------------------------- trouble, people
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StepFailed:
     """The step gave no answer."""
 
     failure: Failure
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HookFailed:
     """A plugin's observer raised; the turn goes on."""
 
@@ -381,7 +382,7 @@ class HookFailed:
     error: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CancelRequested:
     """Somebody asked the running turn to stop."""
 
@@ -389,7 +390,7 @@ class CancelRequested:
     by: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ApprovalRequested:
     """A call waits for a person. `hash` binds tool, arguments, schema, policy and plugin versions."""
 
@@ -404,7 +405,7 @@ class ApprovalRequested:
     """The approval that no longer fitted, when it was asked again."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ApprovalDecided:
     """A person decided. `channel` says how the decision came in."""
 
@@ -415,7 +416,7 @@ class ApprovalDecided:
     reason: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HistoryCompacted:
     """`summary` stands for everything in history before and including seq `until`."""
 
@@ -423,7 +424,7 @@ class HistoryCompacted:
     until: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WireCaptured:
     """The bytes of one attempt, by digest (only with wire capture on)."""
 

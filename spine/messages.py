@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import attrs
 
+from spine.frozen import frozen
 from spine.values import (
     EMPTY_OBJECT,
     CallId,
@@ -49,7 +50,7 @@ MessageKind = str
 """What an input is: user, context, memory, skill, steering, child_result, summary, or a plugin's name."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ProviderState:
     """Opaque data of one provider's model (a signature, encrypted reasoning), sent back to that model only."""
 
@@ -59,7 +60,7 @@ class ProviderState:
     data: Json = attrs.field(converter=freeze)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TextBlock:
     """Plain text."""
 
@@ -67,7 +68,7 @@ class TextBlock:
     provider_state: ProviderState | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JsonBlock:
     """A JSON value; a target without such a kind gets its canonical text."""
 
@@ -75,7 +76,7 @@ class JsonBlock:
     provider_state: ProviderState | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ThinkingBlock:
     """Visible reasoning; `redacted` when the provider keeps its text to itself."""
 
@@ -84,7 +85,7 @@ class ThinkingBlock:
     provider_state: ProviderState | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RefusalBlock:
     """The model's refusal, in its own words."""
 
@@ -92,7 +93,7 @@ class RefusalBlock:
     provider_state: ProviderState | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolCallBlock:
     """A call the model asks for.
 
@@ -107,7 +108,7 @@ class ToolCallBlock:
     provider_state: ProviderState | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ImageBlock:
     """An image: exactly one of `data` (base64), `url` and `artifact`. `detail` None leaves it to the provider."""
 
@@ -119,7 +120,7 @@ class ImageBlock:
     provider_state: ProviderState | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AudioBlock:
     """Sound: exactly one of `data` (base64), `url` and `artifact`; `transcript` when the provider gave one."""
 
@@ -131,7 +132,7 @@ class AudioBlock:
     provider_state: ProviderState | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DocumentBlock:
     """A document (a PDF, say): exactly one of `data` (base64), `url` and `artifact`."""
 
@@ -143,7 +144,7 @@ class DocumentBlock:
     provider_state: ProviderState | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ArtifactRefBlock:
     """A reference to content that lies beside the log; a model gets a note that it exists. `size` in bytes."""
 
@@ -153,7 +154,7 @@ class ArtifactRefBlock:
     provider_state: ProviderState | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ExtensionBlock:
     """Anything that fits no other block (server-side tool items, citations): carried, shown, never dropped."""
 
@@ -165,7 +166,7 @@ class ExtensionBlock:
 ResultContent = TextBlock | JsonBlock | ImageBlock | AudioBlock | DocumentBlock | ArtifactRefBlock | ExtensionBlock
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolResultBlock:
     """The answer to one call, exactly as the model gets it."""
 
@@ -192,7 +193,7 @@ ContentBlock = (
 """Whatever may stand in a message."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Origin:
     """Who wrote an assistant message. `route` is the requested `provider:model`; `model` the one that answered."""
 
@@ -207,7 +208,7 @@ class Origin:
         return self.route.partition(":")[0]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Message:
     """One message; `content` stands in wire order.
 
@@ -235,7 +236,7 @@ class Message:
         return tuple([block for block in self.content if type(block) is ToolCallBlock])
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SystemBlock:
     """One rendered prompt section. `token_count` is an estimate, None when nobody counted."""
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from spine.frozen import frozen
 from spine.values import JsonObject, SessionId, StepId, TurnId
 
 __all__ = ["Envelope", "EventType", "RecordedEvent", "UnknownEvent", "Upcaster"]
@@ -29,7 +30,7 @@ class Envelope(Protocol):
         """The turn or step it happened in."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RecordedEvent:
     """A fact with its place in the log; `(seq, hash)` is its identity.
 
@@ -65,7 +66,7 @@ Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 """Turns the data of one version into that of the next; pure and total."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EventType:
     """A kind of event: its stable name, current version and class.
 
@@ -80,7 +81,7 @@ class EventType:
     required: bool = False
 
 
-@attrs.frozen
+@frozen
 class UnknownEvent:
     """Data of an event whose type or version this installation does not know."""
 

@@ -7,8 +7,7 @@ runs. The public contract suite (`spine.testing.store_contract`) holds every imp
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-import attrs
-
+from spine.frozen import frozen
 from spine.values import Digest, SessionId
 
 __all__ = ["Append", "Claim", "Content", "InboxEntry", "Owner", "Row", "SessionInfo", "Store"]
@@ -34,7 +33,7 @@ class Row(NamedTuple):
     hash: bytes
 
 
-@attrs.frozen(slots=True)
+@frozen
 class Content:
     """Bytes beside the log, found by their digest."""
 
@@ -43,7 +42,7 @@ class Content:
     data: bytes
 
 
-@attrs.frozen(slots=True)
+@frozen
 class Append:
     """One batch for one session: stored whole or not at all.
 
@@ -60,7 +59,7 @@ class Append:
     consumed: tuple[int, ...] = ()
 
 
-@attrs.frozen(slots=True)
+@frozen
 class Owner:
     """A runtime process that may own sessions. `started` (microseconds since 1970 UTC) tells recycled pids apart."""
 
@@ -70,7 +69,7 @@ class Owner:
     started: int
 
 
-@attrs.frozen(slots=True)
+@frozen
 class Claim:
     """A claimed session: the fencing token to append with, and the head as stored."""
 
@@ -80,7 +79,7 @@ class Claim:
     """Empty while the session has no event."""
 
 
-@attrs.frozen(slots=True)
+@frozen
 class InboxEntry:
     """A request from outside the owner: an input, a cancel, an approval's decision."""
 
@@ -90,7 +89,7 @@ class InboxEntry:
     data: bytes
 
 
-@attrs.frozen(slots=True)
+@frozen
 class SessionInfo:
     """A line of the list of sessions; `created` and `updated` in microseconds since 1970 UTC."""
 

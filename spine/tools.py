@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import attrs
 
+from spine.frozen import frozen
 from spine.messages import ResultContent, ToolCallBlock
 from spine.values import EMPTY_OBJECT, CallId, JsonObject, as_tuple, freeze_object
 
@@ -32,7 +33,7 @@ Approval = ApprovalPolicy | Callable[["ToolInvocation"], ApprovalPolicy]
 DEFAULT_RESULT_BYTES = 64 * 1024
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolDefinition:
     """What the model is told of a tool; part of the request's digest. `parameters` is a JSON Schema object."""
 
@@ -41,7 +42,7 @@ class ToolDefinition:
     parameters: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolError:
     """Why a call has no good result. `kind`: unknown_tool, invalid_arguments, exception, timeout, denied, …"""
 
@@ -51,7 +52,7 @@ class ToolError:
     """The exception's class name, when there was one."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolOutcome:
     """What came back from one call. `duration_s` is None when nothing ran."""
 
@@ -67,7 +68,7 @@ class ToolOutcome:
         return attrs.evolve(self, **changes)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolInvocation:
     """A call on its way to its handler. `arguments` are the effective ones, `requested` what the model wrote."""
 
@@ -85,7 +86,7 @@ ToolHandler = Callable[[Mapping[str, Any], Any], Any | Awaitable[Any]]
 """`handler(arguments, context)`: a value, a `ToolOutcome`, or an awaitable of one."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Tool:
     """A registered tool: its definition, its handler, and how the loop must treat it.
 
@@ -117,7 +118,7 @@ class Tool:
         return attrs.evolve(self, **changes)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ServerTool:
     """A tool the provider runs itself: stands in snapshot and request, never executed here."""
 

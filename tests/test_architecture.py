@@ -19,7 +19,7 @@ from spine.late import LATE
 ROOT = Path(__file__).resolve().parents[1]
 ROWS: tuple[tuple[int, str], ...] = (
     (0, "errors"),
-    (0, "garbage late values"),
+    (0, "frozen garbage late values"),
     (1, "clock drafts messages problems store tables threads"),
     (1, "readers"),
     (2, "tools wording"),
@@ -53,7 +53,7 @@ FACE = ""
 """`spine/__init__.py`: what applications see; it may import anything and is imported by nobody inside."""
 LAZY_FACES = frozenset({"spine/__init__.py", "spine/llm/__init__.py", "spine/testing/__init__.py"})
 """Rooms whose names are imported from their homes when they are first asked for."""
-TYPES_ONLY = frozenset({"spine/config.py"})
+TYPES_ONLY = frozenset({"spine/config.py", "spine/frozen.py"})
 """Modules that name types of a floor below which they do not want to load; the floors hold for these imports, too."""
 ROOMS = frozenset(
     ["messages", "tools", "llm", "events", "projectors", "hooks", "store", "wire", "testing", "errors", "values"]

@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 import attrs
 
+from spine.frozen import frozen
 from spine.llm.usage import Cost, Usage
 
 __all__ = ["Catalogue", "ModelEntry", "Prices", "Provider", "Traits", "price"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Traits:
     """What encoders and decoders must know of their target. Defaults are the careful ones."""
 
@@ -54,7 +55,7 @@ class Traits:
     max_output: int | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Prices:
     """Money per million tokens, in millionths of a unit of `currency`; `id` names the list they come from."""
 
@@ -82,7 +83,7 @@ def price(usage: Usage, prices: Prices | None) -> Cost | None:
     return Cost(micros=round(Fraction(millionths, 1_000_000)), currency=prices.currency, prices=prices.id)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ModelEntry:
     """One model of one provider; `traits` override the provider's."""
 
@@ -92,7 +93,7 @@ class ModelEntry:
     traits: Mapping[str, Any] = attrs.field(factory=dict)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Provider:
     """A server: its protocol, address, and how it wants to be asked. `key_env` names the variable with the key."""
 
@@ -109,7 +110,7 @@ class Provider:
     """Where the entry comes from: the catalogue, a plugin, or a file and line."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Catalogue:
     """All known providers; `snapshot` names the state of the data."""
 

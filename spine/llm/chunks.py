@@ -4,11 +4,15 @@ The message is the fold of its chunks (`spine.llm.assemble`), so a partial answe
 share one path. `index` is a growing key that says which block a piece belongs to; it is no position.
 """
 
+from types import NoneType
+from typing import get_args
+
 import attrs
 
-from spine.llm.usage import Usage
+from spine.frozen import frozen
+from spine.llm.usage import Usage, check_usage
 from spine.messages import ContentBlock, ProviderState
-from spine.values import Json, freeze
+from spine.values import Json, as_optional_text, as_text, freeze
 
 __all__ = [
     "BlockAdded",
@@ -25,15 +29,15 @@ __all__ = [
 ]
 
 
-@attrs.frozen
+@frozen
 class ResponseStarted:
     """The provider began to answer; both fields None when it names neither."""
 
-    model: str | None = None
-    response_id: str | None = None
+    model: str | None = attrs.field(default=None, converter=as_optional_text)
+    response_id: str | None = attrs.field(default=None, converter=as_optional_text)
 
 
-@attrs.frozen
+@frozen
 class TextDelta:
     """A piece of visible text."""
 
@@ -41,7 +45,7 @@ class TextDelta:
     text: str
 
 
-@attrs.frozen
+@frozen
 class ThinkingDelta:
     """A piece of visible reasoning."""
 
@@ -49,7 +53,7 @@ class ThinkingDelta:
     text: str
 
 
-@attrs.frozen
+@frozen
 class RefusalDelta:
     """A piece of a refusal."""
 
@@ -57,16 +61,16 @@ class RefusalDelta:
     text: str
 
 
-@attrs.frozen
+@frozen
 class ToolCallStarted:
     """A call begins: its name is known and whole. `vendor_id` None when the provider gave none."""
 
     index: int
-    name: str
-    vendor_id: str | None = None
+    name: str = attrs.field(converter=as_text)
+    vendor_id: str | None = attrs.field(default=None, converter=as_optional_text)
 
 
-@attrs.frozen
+@frozen
 class ToolCallDelta:
     """A piece of the text of a call's arguments."""
 
@@ -74,30 +78,32 @@ class ToolCallDelta:
     arguments: str
 
 
-@attrs.frozen
+@frozen
 class BlockAdded:
     """A block that arrives whole: images, extensions, redacted thinking."""
 
     index: int
-    block: ContentBlock
+    block: ContentBlock = attrs.field(validator=attrs.validators.instance_of(get_args(ContentBlock)))
 
 
-@attrs.frozen
+@frozen
 class BlockEnded:
     """No more pieces for `index`; `provider_state` is what must go back with the block."""
 
     index: int
-    provider_state: ProviderState | None = None
+    provider_state: ProviderState | None = attrs.field(
+        default=None, validator=attrs.validators.instance_of((ProviderState, NoneType))
+    )
 
 
-@attrs.frozen
+@frozen
 class UsageReported:
     """Token counts; a later report replaces an earlier one."""
 
-    usage: Usage
+    usage: Usage = attrs.field(validator=check_usage)
 
 
-@attrs.frozen
+@frozen
 class ProviderEvent:
     """Something additive that no rule knows (debug); recorded only when wire capture is on."""
 

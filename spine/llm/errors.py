@@ -4,12 +4,14 @@
 prompt, a header or an endpoint; `raw` is bounded and scrubbed.
 """
 
+from types import NoneType
 from typing import Any, Literal
 
 import attrs
 
 from spine.errors import SpineError
-from spine.values import EMPTY_OBJECT, JsonObject, freeze_object
+from spine.frozen import frozen
+from spine.values import EMPTY_OBJECT, JsonObject, as_optional_text, as_text, freeze_object
 
 __all__ = ["CATEGORIES", "RETRYABLE", "Category", "Failure", "ProviderError", "lossy", "provider_error", "unsupported"]
 
@@ -44,23 +46,35 @@ RETRYABLE = frozenset(
 """Categories in which the same request may succeed a little later."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Failure:
     """Why a request, a step or a turn failed. `retry_after_s` is what the server asked for, before any cap."""
 
-    category: Category
-    message: str
-    code: str | None = None
+    category: Category = attrs.field()
+    message: str = attrs.field(converter=as_text)
+    code: str | None = attrs.field(default=None, converter=as_optional_text)
     """The vendor's own code or type."""
-    retryable: bool = False
-    retry_after_s: float | None = None
-    status: int | None = None
+    retryable: bool = attrs.field(default=False, converter=bool)
+    retry_after_s: float | None = attrs.field(default=None)
+    status: int | None = attrs.field(default=None)
     """HTTP status; None when there was none or it was 200."""
-    request_id: str | None = None
+    request_id: str | None = attrs.field(default=None, converter=as_optional_text)
     details: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
     """For `unsupported_capability`: provider, model, capability, request_feature. For limits: the numbers."""
-    raw: str | None = None
+    raw: str | None = attrs.field(default=None, converter=as_optional_text)
     """The body, bounded and scrubbed."""
+
+    @category.validator
+    def _check_category(self, field: object, value: object) -> None:
+        if value not in CATEGORIES:
+            raise TypeError(f"category {value!r:.80} is none of {', '.join(CATEGORIES)}")
+
+    @status.validator
+    @retry_after_s.validator
+    def _check_number(self, field: "attrs.Attribute[object]", value: object) -> None:
+        allowed = (int, NoneType) if field.name == "status" else (int, float, NoneType)
+        if type(value) not in allowed:
+            raise TypeError(f"{field.name} is {value!r:.80}; wanted a number or None")
 
 
 class ProviderError(SpineError):

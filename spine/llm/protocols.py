@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
+from spine.frozen import frozen
 from spine.llm.catalogue import Traits
 from spine.llm.chunks import Chunk
 from spine.llm.errors import ProviderError
@@ -19,7 +20,7 @@ from spine.values import EMPTY_OBJECT, JsonObject, Secret
 __all__ = ["Adapter", "AdapterFactory", "Body", "Decoder", "ListsLosses", "ProviderSettings", "WireProtocol"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Body:
     """An encoded request. `path` is appended to the base URL; `headers` hold no secret; `losses` name, in one
     sentence each, what the target could not be told; `names` map tool names as written back to the registered ones,
@@ -98,7 +99,7 @@ class ListsLosses(Protocol):
         """A sentence for each thing that would be left out or replaced; the request has passed `check`."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ProviderSettings:
     """What an adapter factory gets: never the environment, never another provider's key."""
 

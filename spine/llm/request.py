@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 import attrs
 
 from spine.errors import RouteUnknown
+from spine.frozen import frozen
 from spine.messages import Message, SystemBlock
 from spine.tools import ServerTool, ToolDefinition
 from spine.values import EMPTY_OBJECT, JsonObject, StepId, as_tuple, freeze_object
@@ -66,7 +67,7 @@ class Route:
         return f"{self.provider}:{self.model}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolChoice:
     """Whether the model may, must or must not call tools; `name` only with `mode` tool."""
 
@@ -74,7 +75,7 @@ class ToolChoice:
     name: str | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ResponseFormat:
     """The JSON Schema that the final text must follow."""
 
@@ -87,7 +88,7 @@ def _immutable(messages: Sequence[Message]) -> Sequence[Message]:
     return tuple(messages) if isinstance(messages, list) else messages
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ModelRequest:
     """One request of one step. None in a parameter leaves it to the provider.
 

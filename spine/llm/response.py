@@ -4,9 +4,10 @@ from typing import Literal
 
 import attrs
 
-from spine.llm.usage import Usage
+from spine.frozen import frozen
+from spine.llm.usage import Usage, check_usage
 from spine.messages import Message
-from spine.values import EMPTY_OBJECT, JsonObject, freeze_object
+from spine.values import EMPTY_OBJECT, JsonObject, as_optional_text, freeze_object
 
 __all__ = ["STOP_REASONS", "ModelResponse", "StopReason"]
 
@@ -36,15 +37,23 @@ STOP_REASONS: tuple[StopReason, ...] = (
 """Every `StopReason`."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ModelResponse:
-    """The whole answer. `raw_stop_reason` is the provider's own word, None when it gave none."""
+    """The whole answer. `raw_stop_reason` is the provider's own word, None when it gave none.
 
-    message: Message
-    stop_reason: StopReason
-    raw_stop_reason: str | None = None
-    usage: Usage = Usage()
-    model: str | None = None
-    response_id: str | None = None
+    Raises `TypeError` for a field of the wrong kind: what an adapter gives goes into the log.
+    """
+
+    message: Message = attrs.field(validator=attrs.validators.instance_of(Message))
+    stop_reason: StopReason = attrs.field()
+    raw_stop_reason: str | None = attrs.field(default=None, converter=as_optional_text)
+    usage: Usage = attrs.field(default=Usage(), validator=check_usage)
+    model: str | None = attrs.field(default=None, converter=as_optional_text)
+    response_id: str | None = attrs.field(default=None, converter=as_optional_text)
     metadata: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
     """Latency, request id, what was degraded on the way."""
+
+    @stop_reason.validator
+    def _check_stop_reason(self, field: object, value: object) -> None:
+        if value not in STOP_REASONS:
+            raise TypeError(f"stop reason {value!r:.80} is none of {', '.join(STOP_REASONS)}")

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 
-import attrs
-
+from spine.frozen import frozen
 from spine.llm.errors import Failure
 
 __all__ = ["GiveUp", "RetryPolicy", "Wait", "decide"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RetryPolicy:
     """`attempts` counts the first one. Delays in seconds; a server's own delay is honoured up to `max_wait_s`."""
 
@@ -19,14 +18,14 @@ class RetryPolicy:
     max_wait_s: float = 60.0
 
 
-@attrs.frozen
+@frozen
 class Wait:
     """Try again after `delay_s`."""
 
     delay_s: float
 
 
-@attrs.frozen
+@frozen
 class GiveUp:
     """Do not try again, because `reason`."""
 

@@ -7,8 +7,6 @@ lines, and foreign text inside a fact is one line. So nothing written by anybody
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-import attrs
-
 from spine.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -32,6 +30,7 @@ from spine.events import (
     TurnStarted,
     TurnSuspended,
 )
+from spine.frozen import frozen
 from spine.messages import Message
 from spine.projectors.entries import Call, InputEntry, StepEntry, Told, TurnEntry, patches_of
 from spine.projectors.lines import Line, content_lines, labelled, result_lines
@@ -41,7 +40,7 @@ from spine.projectors.visible import one_line
 Kind = Literal["header", "input", "step", "turn", "fact"]
 
 
-@attrs.frozen
+@frozen
 class Block:
     """A heading (one harmless line, None when there is none) and its lines. `at` in microseconds since 1970 UTC."""
 

@@ -6,15 +6,14 @@ A fact is its `RecordedEvent`: nothing is retold here, so a reader of a transcri
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-import attrs
-
 from spine.events import ApprovalRequested, Patch, RecordedEvent, ToolCompleted, ToolRevised, ToolStarted
+from spine.frozen import frozen
 from spine.messages import ContentBlock, Message, ToolCallBlock, ToolResultBlock
 from spine.projectors.figures import Figures
 from spine.values import SessionId, StepId
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class InputEntry:
     """An input. `event` is its `input.accepted`, `place` where history took it; None while it waits."""
 
@@ -28,7 +27,7 @@ class InputEntry:
         return message
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Call:
     """A call the model asked for, and everything that became of it, in order of the log."""
 
@@ -59,7 +58,7 @@ Part = ContentBlock | Call | RecordedEvent
 """Of a step: a block the model wrote, a call with its outcome, or a fact (failed attempt, interruption, …)."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StepEntry:
     """One step: what the model wrote and what was done, in order. `at` and `seq` are those of its first event."""
 
@@ -74,7 +73,7 @@ class StepEntry:
     """The answer is still arriving: the last parts are what arrived so far."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TurnEntry:
     """The end of a turn, or its suspension as long as it lasts; `figures` cover the turn up to there."""
 

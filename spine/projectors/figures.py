@@ -17,6 +17,7 @@ from spine.events import (
     ModelRequested,
     RecordedEvent,
 )
+from spine.frozen import frozen
 from spine.llm.usage import Cost, Usage, add_usage
 from spine.projectors.contents import Contents
 from spine.projectors.phrases import counted, listed, money
@@ -24,7 +25,7 @@ from spine.projectors.visible import one_line
 from spine.values import StepId, TurnId, turn_of
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Figures:
     """The sum over some steps. `usage` and `cost` are those of whole answers; failed attempts are counted apart."""
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import attrs
 
+from spine.frozen import frozen
 from spine.messages import (
     ArtifactRefBlock,
     AudioBlock,
@@ -25,7 +26,7 @@ Mark = Literal["", ">", "<", "!", "?", "~", "+", "["]
 """Prose; a call, its outcome, trouble, waiting for a person, interrupted, steering; a note of what is not shown."""
 
 
-@attrs.frozen
+@frozen
 class Line:
     """One thing to show. Prose (no mark), outcomes and steering may hold newlines and any character.
 

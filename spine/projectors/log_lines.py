@@ -14,11 +14,12 @@ from spine.events import (
     RecordedEvent,
     StepFailed,
 )
+from spine.frozen import frozen
 from spine.projectors.describe import describe
 from spine.projectors.log_context import LogContext
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LogLine:
     """One line of a log. `step` is the step or call it is about, empty for what concerns a turn or the session."""
 

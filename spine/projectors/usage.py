@@ -6,14 +6,13 @@ Counts are those the providers reported; nothing is estimated, and what was not 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import attrs
-
 from spine.events import CORE_EVENTS, RecordedEvent
+from spine.frozen import frozen
 from spine.projectors.figures import TALLY_RULES, Figures, StepTally, Tallies
 from spine.values import StepId, TurnId
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class UsageReport:
     """A session's figures: in sum, and by model, turn and step, each in order of first use."""
 
