@@ -114,6 +114,18 @@ def clean_text(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
+def as_text(value: str) -> str:
+    """Text as it stands in a value, cleaned. Raises `TypeError` for anything else: foreign code may give anything."""
+    if not isinstance(value, str):
+        raise TypeError(f"text was wanted, found {type(value).__name__}")
+    return clean_text(str.__str__(value))
+
+
+def as_optional_text(value: str | None) -> str | None:
+    """`as_text`, but for None."""
+    return None if value is None else as_text(value)
+
+
 _ATOMS = frozenset((type(None), bool, int))
 
 
