@@ -13,7 +13,7 @@ from typing import Any, get_args
 import attrs
 from anyio.lowlevel import checkpoint
 
-from spine.errors import SpineError, UsageError, ValueTooLarge
+from spine.errors import SpineError, UsageError, ValueRefused, ValueTooLarge
 from spine.events import (
     MessageCommitted,
     MessageInterrupted,
@@ -24,7 +24,16 @@ from spine.events import (
 )
 from spine.llm.assemble import Assembler
 from spine.llm.catalogue import price
-from spine.llm.chunks import Chunk, ProviderEvent, RefusalDelta, TextDelta, ThinkingDelta, ToolCallDelta
+from spine.llm.chunks import (
+    BlockAdded,
+    BlockEnded,
+    Chunk,
+    ProviderEvent,
+    RefusalDelta,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+)
 from spine.llm.errors import Failure, ProviderError, lossy, provider_error
 from spine.llm.request import ModelRequest
 from spine.llm.response import ModelResponse
@@ -77,6 +86,8 @@ class Flow:
             self._size += len(text)
             if not text.isascii() and (clean := clean_text(text)) != text:
                 chunk = attrs.evolve(chunk, **{name: clean})  # type: ignore[arg-type]
+        elif kind is BlockAdded or kind is BlockEnded:
+            self._check_recordable(chunk)
         self.assembler.add(chunk)
         for watcher in self._run.on_chunk:
             try:
@@ -93,6 +104,11 @@ class Flow:
         self._offsets.append(int(since * 1000))
         if since >= FLUSH_S or len(chunks) >= FLUSH_CHUNKS or self._size >= FLUSH_CHARS:
             self.flush()
+
+    def _check_recordable(self, chunk: Any) -> None:
+        part = chunk.block if type(chunk) is BlockAdded else chunk.provider_state
+        if part is not None and not self._run.log.codec.reads_back(part):
+            raise broken_contract(f"sent a {type(part).__name__} that cannot be recorded")
 
     def _drop(self, watcher: Callable[[Chunk], None], error: Exception) -> None:
         self._run.on_chunk = [other for other in self._run.on_chunk if other != watcher]
@@ -172,6 +188,8 @@ async def _one_attempt(turn: TurnState, pending: PendingRequest, flow: Flow) -> 
                     response = item
                 else:
                     raise broken_contract(f"sent {type(item).__name__}, which is neither a chunk nor a response")
+    except ValueRefused as exc:
+        raise broken_contract(f"gave a value that cannot be recorded: {exc}") from exc
     except (
         ProviderError,
         UsageError,

@@ -195,15 +195,23 @@ def _decided_by_hooks(
     stale: ApprovalState | None,
 ) -> _Prepared:
     block = given.requested
+    if isinstance(result, Deny | Ask) and not isinstance(result.reason, str):
+        plugin, hook = _decider(changes, result), "spine_pre_execute"
+        found = f"{type(result).__name__}({result.reason!r:.80})"
+        raise HookMisused(f"plugin {plugin} returned {found} in {hook}; a reason is text", plugin=plugin, hook=hook)
     match result:
         case Deny(reason):
-            decider = next(change.plugin for change in changes if type(change.new) is Deny)
-            return _Done(block, Executed(outcomes.denied(reason, by="plugin", who=f"Plugin {decider}")), applied)
+            who = f"Plugin {_decider(changes, result)}"
+            return _Done(block, Executed(outcomes.denied(reason, by="plugin", who=who)), applied)
         case ToolOutcome():
             return _Done(block, settle(result, max_bytes=tool.max_result_bytes), applied)
         case Ask(reason):
             effective = next((c.new for c in reversed(changes) if type(c.new) is ToolInvocation), given)
             return _wait(run, tool, block, effective.arguments, applied, reason, stale)
+
+
+def _decider(changes: Sequence[HookChange], result: Deny | Ask) -> str:
+    return next(change.plugin for change in changes if type(change.new) is type(result))
 
 
 def _check_invocation(tool: Tool, given: ToolInvocation, result: ToolInvocation) -> str | None:

@@ -245,6 +245,13 @@ class Codec:
         """The plain JSON form of any of our values (messages, definitions, usage, …)."""
         return self._converter.unstructure(value)
 
+    def reads_back(self, value: Any) -> bool:
+        """Whether what is written of a value can be read again; foreign code may have put anything into its fields."""
+        try:
+            return bool(self.from_json(decode(encode(self.to_json(value))), type(value)) == value)
+        except Exception:
+            return False
+
     def from_json(self, data: Any, kind: type[T]) -> T:
         """The value that `to_json` wrote."""
         return self._converter.structure(data, kind)

@@ -27,7 +27,7 @@ from spine.llm.usage import Usage
 from spine.messages import Message
 from spine.projectors.model_history import History
 from spine.tools import ToolInvocation, ToolOutcome
-from spine.values import JsonObject, ScopeId, SessionId, StepId, TurnId, utc
+from spine.values import JsonObject, ScopeId, SessionId, StepId, TurnId, clean_text, utc
 
 __all__ = [
     "Ask",
@@ -46,18 +46,23 @@ hookimpl = pluggy.HookimplMarker("spine")
 HOOK_TIMEOUT_S = 30.0
 
 
+def _cleaned(reason: str) -> str:
+    # Anything but text is refused where the plugin that gave it can be named.
+    return clean_text(reason) if isinstance(reason, str) else reason
+
+
 @attrs.frozen
 class Deny:
     """The call must not run; the model is told `reason`."""
 
-    reason: str
+    reason: str = attrs.field(converter=_cleaned)
 
 
 @attrs.frozen
 class Ask:
     """The call waits for a person; `reason` is shown to them."""
 
-    reason: str
+    reason: str = attrs.field(converter=_cleaned)
 
 
 @attrs.frozen
@@ -329,4 +334,5 @@ def _no_argument(hook: str, name: str) -> str:
 def blame(error: BaseException, plugin: str, hook: str) -> PluginFailed:
     """The error that names the plugin for what its code raised; the error itself gets a note."""
     error.add_note(f"raised by plugin {plugin} in {hook}")
-    return PluginFailed(f"plugin {plugin} failed in {hook}: {type(error).__name__}: {error}", plugin=plugin, hook=hook)
+    text = clean_text(f"plugin {plugin} failed in {hook}: {type(error).__name__}: {error}")
+    return PluginFailed(text, plugin=plugin, hook=hook)

@@ -7,7 +7,7 @@ from spine.codec import Codec
 from spine.errors import UsageError
 from spine.events import ApprovalDecided, CancelRequested, InputAccepted
 from spine.messages import Message, user_message
-from spine.values import freeze_flagged, thaw
+from spine.values import clean_text, freeze_flagged, thaw
 
 Input = str | Message | Sequence[Message]
 
@@ -31,9 +31,32 @@ def input_messages(input: Input) -> tuple[Message, ...]:
 
 
 def clean_message(codec: Codec, message: Message) -> tuple[Message, bool]:
-    """The message with lone surrogates replaced, and whether there were any; nothing else is changed."""
-    clean, is_changed = freeze_flagged(codec.to_json(message))
-    return (codec.from_json(thaw(clean), Message), True) if is_changed else (message, False)
+    """The message with lone surrogates replaced, and whether there were any; nothing else is changed.
+
+    Raises `UsageError` for a message that could not be read again: a number where text belongs, no block at all.
+    """
+    try:
+        clean, is_changed = freeze_flagged(codec.to_json(message))
+        read = codec.from_json(thaw(clean), Message)
+    except Exception as exc:
+        raise UsageError(f"a message of the input cannot be recorded: {type(exc).__name__}: {exc}") from exc
+    if is_changed:
+        return read, True
+    if read != message:
+        raise UsageError("a message of the input cannot be recorded: it reads back as another one")
+    return message, False
+
+
+def checked_text(name: str, value: object) -> str:
+    """An argument that must be text, with lone surrogates replaced. Raises `UsageError` for anything else."""
+    if not isinstance(value, str):
+        raise UsageError(f"{name} must be text, found {type(value).__name__}")
+    return clean_text(str.__str__(value))
+
+
+def checked_optional_text(name: str, value: object) -> str | None:
+    """`checked_text`, but for None."""
+    return None if value is None else checked_text(name, value)
 
 
 InboxEvent = InputAccepted | CancelRequested | ApprovalDecided

@@ -35,7 +35,7 @@ from spine.events import (
     TurnCompleted,
     TurnFailed,
 )
-from spine.hooks import Compact, NextStep, Stop
+from spine.hooks import Compact, NextStep, Stop, blame
 from spine.llm.errors import Failure, ProviderError
 from spine.llm.request import ModelRequest, ResponseFormat, Route
 from spine.llm.response import ModelResponse
@@ -46,7 +46,7 @@ from spine.revisions import revise_unshown, withhold_unrevised
 from spine.run import PendingRequest, Run, compact, patches, stop_if_cancelled
 from spine.runners import HookChange, observe, waterfall
 from spine.sections import DynamicContext, StaticContext
-from spine.values import StepId, encode, utc
+from spine.values import StepId, decode, encode, utc
 
 CLOSING_S = 2.0
 BREATH_S = 0.001
@@ -306,18 +306,26 @@ async def _post_step(run: Run, turn: TurnState, request: ModelRequest, chain: An
     answers = await observe(chain, "spine_post_step", arguments, run.watch, run.hook_failed(turn.step))
     await stop_if_cancelled(turn)
     for plugin, events in answers:
-        for event in events or ():
+        try:
+            declared = tuple(events or ())
+        except Exception as exc:
+            run.append_failed(blame(exc, plugin, "spine_post_step"), turn.step)
+            continue
+        for event in declared:
             try:
                 _check_declared(run, plugin, event)
                 run.log.append(event, place=turn.step)
             except SpineError as error:
                 run.append_failed(PluginFailed(error.message, plugin=plugin, hook="spine_post_step"), turn.step)
+            except Exception as exc:  # fields that cannot be written, or that nobody could read again
+                run.append_failed(blame(exc, plugin, "spine_post_step"), turn.step)
 
 
 def _check_declared(run: Run, plugin: str, event: Any) -> None:
     form = run.log.codec.encode_event(event)
     if form.origin != plugin:
         raise UsageError(f"{form.type} was not declared by {plugin}; an observer may return events of its own plugin")
+    run.log.codec.from_json(decode(form.data), type(event))
 
 
 # ------------------------------------------------------------------------------------------------- CALLS and END

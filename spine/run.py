@@ -11,10 +11,11 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from spine.agent import Agent
 from spine.capabilities import Capabilities, SectionRenderer
 from spine.clock import Clock
-from spine.errors import HookMisused
+from spine.errors import HookMisused, UsageError
 from spine.estimates import HistoryEstimate
 from spine.events import HistoryCompacted, HookFailed, Patch
 from spine.hooks import Chains, Compact, HookContext, Hooks, Implementation
+from spine.inputs import clean_message
 from spine.llm.chunks import Chunk
 from spine.llm.request import ModelRequest, Route
 from spine.llm.retry import RetryPolicy
@@ -26,7 +27,7 @@ from spine.routes import Routes, Target
 from spine.runners import HookChange, HookWatch
 from spine.scope import Registries, Scope
 from spine.threads import Workers
-from spine.values import EMPTY_OBJECT, CallId, JsonObject, Secret, StepId
+from spine.values import EMPTY_OBJECT, CallId, JsonObject, Secret, StepId, clean_text
 
 
 @attrs.frozen
@@ -160,7 +161,7 @@ class Run:
 
     def append_failed(self, error: Any, place: str) -> None:
         """Record that an observer failed."""
-        text = error.message[:1000]
+        text = clean_text(error.message[:1000])
         self.log.append(HookFailed(hook=error.hook or "", plugin=error.plugin, error=text), place=place)
 
 
@@ -183,15 +184,25 @@ def patches(changes: Sequence[HookChange], changed: Callable[[HookChange], tuple
 
 def compact(run: Run, turn: TurnState, compaction: Compact, plugin: str, hook: str) -> None:
     """Record a compaction, unless it would leave results without their call."""
-    history = run.log.history
-    kept = [message for message, seq in zip(history, history.seqs, strict=True) if seq > compaction.until]
-    problem = None
-    if not isinstance(compaction.summary, Message) or type(compaction.until) is not int:
-        problem = "gave no message or no seq"
-    elif not 0 < compaction.until <= run.log.seq:
-        problem = f"compacts until seq {compaction.until} of {run.log.seq}"
-    elif kept and kept[0].role == "tool":
-        problem = f"compacts until seq {compaction.until}, which parts a call from its result"
+    problem = _problem_of(run, compaction)
     if problem is not None:
         raise HookMisused(f"plugin {plugin} {problem} in {hook}", plugin=plugin, hook=hook)
-    run.log.append(HistoryCompacted(summary=compaction.summary, until=compaction.until), place=turn.id)
+    try:
+        summary, _ = clean_message(run.log.codec, compaction.summary)
+    except UsageError as exc:
+        raise HookMisused(
+            f"plugin {plugin} gave a summary that cannot be recorded in {hook}: {exc}", plugin=plugin, hook=hook
+        ) from exc
+    run.log.append(HistoryCompacted(summary=summary, until=compaction.until), place=turn.id)
+
+
+def _problem_of(run: Run, compaction: Compact) -> str | None:
+    until, history = compaction.until, run.log.history
+    if not isinstance(compaction.summary, Message) or type(until) is not int:
+        return "gave no message or no seq"
+    if not 0 < until <= run.log.seq:
+        return f"compacts until seq {until} of {run.log.seq}"
+    kept = [message for message, seq in zip(history, history.seqs, strict=True) if seq > until]
+    if kept and kept[0].role == "tool":
+        return f"compacts until seq {until}, which parts a call from its result"
+    return None

@@ -4,7 +4,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import anyio
 import attrs
@@ -28,7 +28,7 @@ from spine.events import (
     TurnStarted,
 )
 from spine.host import Host
-from spine.inputs import Input, clean_message, inbox_event, input_messages
+from spine.inputs import Input, checked_optional_text, checked_text, clean_message, inbox_event, input_messages
 from spine.llm.chunks import Chunk
 from spine.llm.request import Route
 from spine.log import SessionLog, Synchronised
@@ -44,7 +44,7 @@ from spine.run import Run
 from spine.store import InboxEntry
 from spine.stream import TurnStream
 from spine.turn import Turn, make_turn
-from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, clean_text, decode, freeze, freeze_object
+from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, decode, freeze, freeze_object
 from spine.wording import WORDING_VERSION
 
 _logger = logging.getLogger("spine")
