@@ -14,6 +14,7 @@ import click
 
 from spine.cli.agents import ChosenAgent, choose_agent, recorded_agent
 from spine.cli.ending import HOLDS, NO_VERDICT
+from spine.cli.hints import in_store
 from spine.cli.options import options
 from spine.cli.reading import Reading, find_session, reading
 from spine.cli.screen import note, out, out_json
@@ -90,7 +91,7 @@ def approvals(store: str | None, as_json: bool) -> None:
                 session = f" --session {one.session}" if one.id in repeated else ""
                 age = _age((time.time_ns() // 1000 - one.state.at) / 1_000_000)
                 why = with_reason(f"{one.id}  {one.session}  {one.text}  waits {age}", one.state.request.reason)
-                out(f"{why}   spine approve {one.id}{session} --by {this_user()}")
+                out(f"{why}   {in_store(f'spine approve {one.id}{session} --by {this_user()}', opened.store.url)}")
         if not found:
             note("nothing waits for a person")
 
@@ -154,10 +155,13 @@ def _find(opened: Reading, approval: str, session: str | None) -> Waiting:
     where = f"session {only}" if only is not None else opened.store.url
     if fitting:
         sessions = ", ".join(one.session for one in fitting)
-        hint = f"spine approve {approval} --session {fitting[-1].session}"
+        hint = in_store(f"spine approve {approval} --session {fitting[-1].session}", opened.store.url)
         raise ApprovalUnknown(f'approval "{approval}" is open in several sessions of {where}: {sessions}', hint=hint)
     open_ids = ", ".join(f"{one.id} of {one.session}" for one in there) or "none"
-    raise ApprovalUnknown(f'no open approval "{approval}" in {where}; open: {open_ids}', hint="spine approvals")
+    raise ApprovalUnknown(
+        f'no open approval "{approval}" in {where}; open: {open_ids}',
+        hint=in_store("spine approvals", opened.store.url),
+    )
 
 
 def _living_owner(opened: Reading, session: SessionId) -> str | None:
@@ -190,14 +194,15 @@ def _put(opened: Reading, one: Waiting, data: dict[str, Any]) -> None:
     if not opened.store.put_inbox(one.session, f"decision/{one.id}", "decision", encode(data)):
         raise ApprovalUnknown(
             f'approval "{one.id}" of session "{one.session}" was decided already and waits to be taken',
-            hint=f"spine resume {one.session}",
+            hint=in_store(f"spine resume {one.session}", opened.store.url),
         )
 
 
 def _queue(opened: Reading, one: Waiting, data: dict[str, Any]) -> int:
     _put(opened, one, data)
     out(f"{one.session}: {one.id} {data['decision']} by {one_line(data['by'])}, queued")
-    note(f"its agent is not known here, so nothing ran. Try: spine resume {one.session} --agent module:attribute")
+    hint = in_store(f"spine resume {one.session} --agent module:attribute", opened.store.url)
+    note(f"its agent is not known here, so nothing ran. Try: {hint}")
     return NO_VERDICT
 
 

@@ -154,6 +154,32 @@ def config(store: str | None, model: str | None, agent: str | None, as_json: boo
         return
     out(columns(("setting", "value", "from"), [(name, _shown(value), origin) for name, value, origin in values]))
     note(f"file: {settings.path}" if settings.path else "file: none (no spine.toml here or above)")
+    for line in _cannot_work(settings):
+        note(f"note: {line}")
+
+
+def _cannot_work(settings: Settings) -> Iterator[str]:
+    """Settings that are well-formed and of no use: names that nothing answers to."""
+    plugins = load_plugins(settings, Codec())
+    providers = settings.extend(plugins.catalogue).providers
+    named = [("model", settings.model), *((f"aliases.{alias}", full) for alias, full in settings.aliases.items())]
+    for field, name in named:
+        full = settings.aliases.get(name, name) if name is not None else None
+        if full is None or (full.partition(":")[0] in providers and ":" in full):
+            continue
+        origin, (id, colon, _) = settings.origins.get(field, field), full.partition(":")
+        why = (
+            f'no provider is called "{id}"{nearest(id, providers)}' if colon else "it is no provider:name and no alias"
+        )
+        yield f'{origin}: {field} "{full}" cannot be asked: {why}'
+    protocols = plugins.registries.protocols.resolve(None).entries
+    for provider in settings.providers:
+        if provider.protocol not in protocols:
+            near = nearest(provider.protocol, protocols)
+            yield f'{provider.source}: no plugin offers the protocol "{provider.protocol}" of {provider.id}{near}'
+    scheme = (settings.store or "").partition(":")[0]
+    if scheme not in ("sqlite", "memory", *plugins.registries.stores.resolve(None).entries):
+        yield f'{settings.origins.get("store")}: nothing here opens a store "{settings.store}"; try sqlite:PATH'
 
 
 def _values(settings: Settings) -> Iterator[tuple[str, Any, str]]:

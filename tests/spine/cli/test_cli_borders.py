@@ -419,3 +419,42 @@ def test_what_is_opened_to_look_cannot_be_written(demo: Path) -> None:
         with pytest.raises(StoreUnavailable, match="it is read-only"):
             store.renew(Owner(id="o", host="h", pid=1, started=0), until=1)
         assert store.sessions()
+
+
+# ---------------------------------------------------------------------------------------- settings that cannot work
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            'model = "antropic:x"',
+            'spine.toml:1: model "antropic:x" cannot be asked: no provider is called "antropic"; did',
+        ),
+        ('model = "quick"', 'spine.toml:1: model "quick" cannot be asked: it is no provider:name and no alias'),
+        ('[aliases]\nquick = "nowhere:x"', 'spine.toml:2: aliases.quick "nowhere:x" cannot be asked: no provider is '),
+        ('store = "postgres:x"', 'spine.toml:1: nothing here opens a store "postgres:x"; try sqlite:PATH'),
+        (
+            '[providers.lab]\nprotocol = "openai_chatt"\nbase_url = "http://127.0.0.1:9"',
+            'spine.toml:1: no plugin offers the protocol "openai_chatt" of lab; did you mean "openai_chat"?',
+        ),
+    ],
+)
+def test_config_says_which_settings_cannot_work(spine, folder: Path, text: str, said: str) -> None:
+    (folder / "spine.toml").write_text(text)
+    done = spine("config")
+    assert done.exit_code == 0
+    assert f"note: {said}" in done.stderr
+
+
+def test_config_has_no_note_on_settings_that_can(spine, folder: Path) -> None:
+    (folder / "spine.toml").write_text('model = "quick"\n[aliases]\nquick = "anthropic:anything"\n')
+    assert "note: " not in spine("config").stderr
+
+
+def test_listed_approvals_keep_the_store_that_was_named(spine, shop) -> None:
+    with serving(REFUND) as server:
+        shop(server)
+        spine("run", "--store", "other.db", "--session", "one", "x", input="")
+    assert spine("approvals", "--store", "other.db").stdout.endswith(" --store other.db\n")
+    assert spine("approve", "a9", "--store", "other.db").stderr.count("Try: spine approvals --store other.db") == 1
