@@ -44,6 +44,7 @@ class Runtime(AbstractContextManager["Runtime"]):
         self._options = options
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
+        self._is_closed = False
         self._runtime: awaiting.Runtime | None = None
 
     @classmethod
@@ -66,12 +67,20 @@ class Runtime(AbstractContextManager["Runtime"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        return self._stack.__exit__(kind, error, trace)
+        try:
+            return self._stack.__exit__(kind, error, trace)
+        finally:
+            self._is_closed = True
 
-    def _call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    def _open_portal(self) -> BlockingPortal:
+        if self._is_closed:
+            raise UsageError("this runtime is closed; what it gave is of use inside its `with` block only")
         if self._portal is None:
             raise RuntimeError("the runtime is not entered; use `with Runtime.open(…) as runtime`")
-        return self._portal.call(lambda: function(*arguments, **options))
+        return self._portal
+
+    def _call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        return self._open_portal().call(lambda: function(*arguments, **options))
 
     @property
     def awaiting(self) -> awaiting.Runtime:
@@ -207,7 +216,7 @@ class Session:
     @contextmanager
     def stream(self, input: Input, **options: Any) -> Iterator["TurnStream"]:
         """Run a turn and watch it; leaving the block early cancels it."""
-        portal: BlockingPortal = self._call.__self__._portal  # type: ignore[attr-defined]
+        portal: BlockingPortal = self._call.__self__._open_portal()  # type: ignore[attr-defined]
         with portal.wrap_async_context_manager(self._session.stream(input, **options)) as stream:
             yield TurnStream(stream, self._call)
 

@@ -13,7 +13,7 @@ Every move leaves the log in a state that the next move, or another process, can
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -422,7 +422,10 @@ async def _stop_overdue(run: Run, turn: TurnState) -> None:
 # ------------------------------------------------------------------------------------------------------ closing
 
 
-def _close_stream(run: Run, turn: TurnState, cause: str) -> None:
+_CUT_BY = {"cancelled": "the answer was cancelled", "failed": "the turn failed before the answer was complete"}
+
+
+def _close_stream(run: Run, turn: TurnState, cause: Literal["cancelled", "failed"]) -> None:
     flow: Flow | None = run.flow
     if turn.phase == "answer":
         partial: Message | None = None
@@ -431,8 +434,7 @@ def _close_stream(run: Run, turn: TurnState, cause: str) -> None:
             partial = flow.partial(origin_of(run.pending, flow.assembler))
         elif flow is None:  # what had arrived, arrived in an earlier process; the person saw it all the same
             _, partial = crashed_partial(run, turn)
-        event: Any = MessageInterrupted(message=partial, cause=cause, note=f"the answer was {cause}")  # type: ignore[arg-type]
-        run.log.append(event, place=turn.step)
+        run.log.append(MessageInterrupted(message=partial, cause=cause, note=_CUT_BY[cause]), place=turn.step)
     run.flow = run.pending = None
 
 

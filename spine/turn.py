@@ -1,5 +1,6 @@
 """The value a turn gives its caller (floor 8): frozen, made from the folded state."""
 
+from html import escape
 from typing import Any, Literal
 
 import attrs
@@ -10,6 +11,7 @@ from spine.llm.response import StopReason
 from spine.llm.usage import Cost, Usage
 from spine.messages import Message
 from spine.projectors.status import SessionStatus, TurnState
+from spine.projectors.visible import visible
 from spine.tools import ToolOutcome
 from spine.values import CallId, JsonObject, TurnId
 
@@ -55,6 +57,17 @@ class Turn:
     error: Failure | None = None
     duration_s: float | None = None
     head: tuple[int, bytes] = (0, b"")
+
+    def _repr_html_(self) -> str:
+        """A notebook's cell: how it ended, and its text."""
+        error = f": {self.error.message}" if self.error is not None else ""
+        figures = f"{self.steps} step{'' if self.steps == 1 else 's'}, {self.usage}, cost {self.cost or 'unknown'}"
+        # The classes keep notebooks from setting dollar signs as mathematics.
+        return (
+            '<div class="spine-turn tex2jax_ignore mathjax_ignore">'
+            f"<pre>{escape(visible(self.text))}</pre>"
+            f"<p>{escape(visible(f'turn {self.id} {self.status}{error} ({figures})'))}</p></div>"
+        )
 
 
 def make_turn(status: SessionStatus, turn: TurnState, head: tuple[int, bytes], now: int) -> Turn:

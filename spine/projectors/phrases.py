@@ -42,25 +42,12 @@ def clock(at: int, zone: tzinfo = UTC, *, day: bool = True) -> str:
 
 def money(cost: Cost) -> str:
     """`$0.008833`, or `0.008833 EUR`."""
-    whole, part = divmod(abs(cost.micros), 1_000_000)
-    amount = f"{whole:,}.{part:06d}"
-    sign = "-" if cost.micros < 0 else ""
-    return f"{sign}${amount}" if cost.currency == "USD" else f"{sign}{amount} {one_line(cost.currency)}"
+    return one_line(str(cost))
 
 
 def tokens(usage: Usage) -> str:
     """`1,512 in (1,408 written to cache) 24 out`; empty when nothing was reported."""
-    cache = [
-        f"{number:,} {where}"
-        for number, where in ((usage.cache_read_tokens, "from cache"), (usage.cache_write_tokens, "written to cache"))
-        if number
-    ]
-    parts = []
-    if usage.input_tokens is not None:
-        parts.append(f"{usage.input_tokens:,} in" + (f" ({', '.join(cache)})" if cache else ""))
-    if usage.output_tokens is not None:
-        parts.append(f"{usage.output_tokens:,} out")
-    return (" " if cache else ", ").join(parts)
+    return "" if usage.input_tokens is None and usage.output_tokens is None else str(usage)
 
 
 def kind_of(failure: Failure) -> str:

@@ -1,5 +1,6 @@
 """What people do wrong at first, or by accident: each is contained or refused in a sentence, and nothing is written."""
 
+import contextlib
 import logging
 import sqlite3
 from contextlib import closing
@@ -7,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import agent_of, kinds_of, plugin, staged, tool_of
+from stage import agent_of, events_of, kinds_of, plugin, staged, tool_of
 
 from spine import Agent, Runtime
 from spine.config import Settings
-from spine.errors import KeyMissing, RouteUnknown, SessionBusy, UsageError
+from spine.errors import KeyMissing, RouteUnknown, SessionBusy, SpineError, UsageError
 from spine.llm.catalogue import Provider
 from spine.stores.memory import MemoryStore
 from spine.testing.script import call, say
@@ -115,3 +116,17 @@ async def test_a_hook_may_not_set_a_parameter_to_what_it_cannot_be() -> None:
         turn = await (await runtime.session("s", agent_of())).run("go", check=False)
         assert turn.error.category == "hook_failed"
         assert turn.error.message.startswith("plugin odd@1 changed a parameter to what it cannot be: max_output_tokens")
+
+
+# ---------------------------------------------------------------------------------------------------------- notes
+
+
+async def test_an_answer_that_an_error_cut_says_so_in_english() -> None:
+    """Here the script has nothing left; the note tells what happened, not that an answer "was failed"."""
+    async with staged(say("one")) as runtime:
+        session = await runtime.session("s", agent_of())
+        await session.run("go")
+        with contextlib.suppress(SpineError):
+            await session.run("again")
+        [note] = [event.data.note for event in events_of(session, "message.interrupted")]
+        assert note == "the turn failed before the answer was complete"

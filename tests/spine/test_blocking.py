@@ -7,6 +7,7 @@ import pytest
 
 from spine import Agent, Section, blocking
 from spine.config import Settings
+from spine.errors import UsageError
 from spine.log import Synchronised
 from spine.runtime import Runtime, ScopeHandle
 from spine.session import Session
@@ -88,3 +89,13 @@ def test_requests_for_the_inbox_are_sent_without_await(runtime: blocking.Runtime
     session.run("Go.")
     assert runtime.send("s", "cancel", {"by": "me"}, key="k")
     assert not runtime.send("s", "cancel", {"by": "me"}, key="k")
+
+
+def test_a_closed_runtime_says_so() -> None:
+    """Whatever is asked of it, of its sessions or their streams."""
+    settings = Settings(installed_plugins=False)
+    with blocking.Runtime.open("memory:", model=ScriptedAdapter(), settings=settings) as opened:
+        session = opened.session("s", Agent("p:m"))
+    for use in (lambda: session.run("x"), opened.sessions, session.history, lambda: session.stream("x").__enter__()):
+        with pytest.raises(UsageError, match="this runtime is closed"):
+            use()
