@@ -94,7 +94,7 @@ def run_scenario(
             database = Path(folder, "scenario.db")
             ending: Ending = anyio.run(play, scenario, database, backend=backend)
             result = _judge(scenario, ending, update)
-            if keep_failed and not result.is_ok:
+            if keep_failed and not result.is_ok and result.events:
                 result = attrs.evolve(result, store=_keep(database, scenario))
     except SpineError as error:
         result = ScenarioResult(path=path, problems=(error.message,))
@@ -113,6 +113,8 @@ def _keep(database: Path, scenario: Scenario) -> Path | None:
 
 
 def _judge(scenario: Scenario, ending: Ending, update: bool) -> ScenarioResult:
+    if ending.problems and not ending.events:  # nothing ran, so that nothing else can be told of it
+        return ScenarioResult(path=scenario.path, name=scenario.name, problems=ending.problems[:1])
     text = transcript_of(ending.events) if ending.events else ""
     problems = [
         *ending.problems,

@@ -458,3 +458,15 @@ def test_listed_approvals_keep_the_store_that_was_named(spine, shop) -> None:
         spine("run", "--store", "other.db", "--session", "one", "x", input="")
     assert spine("approvals", "--store", "other.db").stdout.endswith(" --store other.db\n")
     assert spine("approve", "a9", "--store", "other.db").stderr.count("Try: spine approvals --store other.db") == 1
+
+
+def test_a_scenario_whose_agent_does_not_load_reports_only_that(spine, folder: Path) -> None:
+    (folder / "x.scenario.yaml").write_text(
+        "scenario: x\nagent: nowhere.agent:agent\ninputs:\n  - user: hi\nmodel:\n  - say: hello\n"
+        "expect:\n  turns: [{status: completed}]\n  transcript: snapshot\n"
+    )
+    done = spine("scenario", "run", "x.scenario.yaml")
+    assert done.exit_code == 1
+    (line,) = done.stdout.splitlines()
+    assert line.endswith('agent "nowhere.agent" is neither beside the file nor importable: no module "nowhere"')
+    assert [path.name for path in folder.iterdir()] == ["x.scenario.yaml"]
