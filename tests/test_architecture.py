@@ -99,8 +99,13 @@ def unit_of(module: str) -> str:
     return [*module.split("."), FACE][1]
 
 
-def imports_of(tree: ast.Module) -> Iterator[tuple[str, int]]:
+@cache
+def imports_of(tree: ast.Module) -> tuple[tuple[str, int], ...]:
     """Each imported module with its line; `from spine import x` gives `spine.x` when that is a module."""
+    return tuple(_imports(tree))
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)

@@ -39,10 +39,12 @@ def look(arguments: Any, context: Any) -> dict[str, Any]:
     return {"found": [1, 2, {"three": 3}]}
 
 
-async def everything(runtime: Any) -> Any:
-    """A session in which nearly all there is happens: retry, tools, approval, steering, cancel, rename, repeat."""
+async def everything(runtime: Any, observer: Any = None) -> Any:
+    """A session in which nearly all there is happens: retry, tools, an approval, a cancel, a title, a second turn."""
     tools = (tool_of("look", look, effect="read_only"), tool_of("pay", look, approval="ask"))
     session = await runtime.session("s", agent_of(*tools, instructions="Be brief."), metadata={"m": [1, {"x": 2}]})
+    if observer is not None:
+        session.log.observe(observer)
     await session.run("Go.")
     await session.rename("Title")
     await session.approve("a1", by="me")
@@ -57,11 +59,7 @@ async def test_numbers_are_1_2_3_over_everything_a_session_does() -> None:
     """Seq is 1, 2, 3, … over runs, retries, approvals, cancels and renames, in the log and at every observer."""
     async with staged(*SCRIPT) as runtime:
         seen: list[int] = []
-        tools = (tool_of("look", look, effect="read_only"), tool_of("pay", look, approval="ask"))
-        session = await runtime.session("s", agent_of(*tools))
-        stop = session.log.observe(lambda event: seen.append(event.seq))
-        session = await everything(runtime)
-        stop()
+        session = await everything(runtime, lambda event: seen.append(event.seq))
         events = judge(session.log)
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         assert seen == [event.seq for event in events]
@@ -119,10 +117,7 @@ async def test_no_value_of_an_event_can_be_changed_anywhere_inside() -> None:
     """Every stored value is frozen deeply: attributes, JSON objects, sequences, however far inside."""
     async with staged(*SCRIPT) as runtime:
         recorded: list[RecordedEvent] = []
-        tools = (tool_of("look", look, effect="read_only"), tool_of("pay", look, approval="ask"))
-        session = await runtime.session("s", agent_of(*tools), metadata={"m": [1, {"x": 2}]})
-        session.log.observe(recorded.append)
-        await everything(runtime)
+        session = await everything(runtime, recorded.append)
         assert sum(map(assert_frozen, recorded)) > 1000
         assert sum(map(assert_frozen, events_of(session))) > 1000
         assert assert_frozen(session.turn) > 50

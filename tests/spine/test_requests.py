@@ -86,7 +86,7 @@ _fields = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(_fields)
 def test_a_frame_gives_its_request_back(fields: dict[str, Any]) -> None:
     """Frame and contents hold everything but the messages; the digest is over canonical bytes."""
@@ -99,7 +99,7 @@ def test_a_frame_gives_its_request_back(fields: dict[str, Any]) -> None:
     assert frame_of(CODEC, again).digest == frame.digest
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(_fields, st.lists(_fields, min_size=1, max_size=4))
 def test_any_chain_of_edits_is_rebuilt_from_its_patches(start: dict[str, Any], edits: list[dict[str, Any]]) -> None:
     """diff and apply are inverse, one patch after the other, down to the digest."""
@@ -118,7 +118,7 @@ def digest_of(request: ModelRequest) -> Digest:
     return request_digest(CODEC, frame_of(CODEC, request).digest, request.step, request.messages)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(_messages, _messages, st.integers(0, 6), st.integers(0, 6))
 def test_a_splice_covers_just_what_differs(old: tuple[Message, ...], new: tuple[Message, ...], a: int, b: int) -> None:
     """Whatever is put in the middle of a history: one splice, which gives it back."""

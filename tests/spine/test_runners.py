@@ -76,7 +76,7 @@ def acting(action: str, number: int) -> Any:
     return hook
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=6))
 @pytest.mark.parametrize("backend", ["asyncio"])
 def test_the_notes_of_changes_lead_from_the_first_value_to_what_came_out(backend: str, actions: list[str]) -> None:

@@ -26,7 +26,7 @@ from spine.projectors.model_history import CHAIN_START, History, HistoryState, M
 from spine.values import TurnId, digest
 
 CODEC = Codec()
-lawful = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+lawful = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def folded(events: list[RecordedEvent]) -> HistoryState:

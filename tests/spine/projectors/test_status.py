@@ -33,7 +33,7 @@ from spine.messages import TextBlock, user_message
 from spine.projectors.status import SessionStatus, Status
 from spine.values import CallId, digest
 
-lawful = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+lawful = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 FAILURE = Failure(category="overloaded", message="busy", retryable=True)
 
 
