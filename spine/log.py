@@ -5,6 +5,7 @@ process (hooks, projections) sees events at `append`; everyone else (`read`, `fo
 committed. There is one `SessionLog` per session in a process, and it is the session's one writer.
 """
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
@@ -27,6 +28,7 @@ from spine.stored import StoredLog
 from spine.values import Digest, SessionId
 
 FOLLOW_POLL_S = 0.2
+_logger = logging.getLogger("spine")
 
 
 @attrs.frozen
@@ -162,7 +164,10 @@ class SessionLog(LogReader):
             raise self._closed
 
     def observe(self, observer: Callable[[RecordedEvent], None]) -> Callable[[], None]:
-        """Call `observer` with each event at its append, in order; the returned function ends that."""
+        """Call `observer` with each event at its append, in order; the returned function ends that.
+
+        What it raises goes to the logger "spine" and no further.
+        """
         self._observers.append(observer)
         return lambda: self._observers.remove(observer) if observer in self._observers else None
 
@@ -206,7 +211,8 @@ class SessionLog(LogReader):
         """Number, hash and project `events`, and put them in the pending batch; returns the last number.
 
         `place` is the turn or step they belong to; `consumed` are inbox entries that the same transaction takes out.
-        Raises before anything changed: `ValueTooLarge`, or why the log was closed.
+        Raises before anything changed: `ValueTooLarge`, or why the log was closed. An event that cannot be projected
+        raises too, and closes the log: nothing that was pending is made durable.
         """
         if self._closed is not None:
             raise self._closed
@@ -224,14 +230,27 @@ class SessionLog(LogReader):
             self._rows.append(row)
             if contents:
                 self._contents.extend(contents)
-            self._project(kind, row, event)
+            try:
+                self._project(kind, row, event)
+            except Exception as exc:  # what memory holds now is no fold of any log
+                self._give_up(exc)
+                raise
             if self._observers:
-                recorded = self._recorded(row, prev_hash, event)
-                for observer in self._observers:
-                    observer(recorded)
+                self._tell(self._recorded(row, prev_hash, event))
         if consumed:
             self._consumed.extend(consumed)
         return self._seq
+
+    def _give_up(self, error: Exception) -> None:
+        self._rows, self._contents, self._consumed = [], [], []
+        self.close(error)
+
+    def _tell(self, event: RecordedEvent) -> None:
+        for observer in tuple(self._observers):
+            try:
+                observer(event)
+            except Exception:  # whoever looks on must not end what they look at
+                _logger.exception("an observer of session %s failed at seq %d", self.session, event.seq)
 
     def _recorded(self, row: Row, prev_hash: bytes, data: Any) -> RecordedEvent:
         fields = row._asdict() | {"data": data}
