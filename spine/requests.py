@@ -182,8 +182,11 @@ def problem_of(codec: Codec, before: ModelRequest, after: ModelRequest) -> str |
     for name, kinds in _SCALARS.items():
         if not isinstance(getattr(after, name), kinds):
             return f"gave a value for {name} that cannot be recorded: {getattr(after, name)!r:.80}"
-    if after.messages is not before.messages and any(message.role == "system" for message in after.messages):
-        return "put a system message into the request; sections belong in system"
+    if after.messages is not before.messages:
+        if any(message.role == "system" for message in after.messages):
+            return "put a system message into the request; sections belong in system"
+        if not all(map(codec.reads_back, _inserted(before.messages, after.messages))):
+            return "put a message into the request that cannot be recorded"
     try:
         for field in _FIELDS:
             value = getattr(after, field.name)
@@ -233,7 +236,13 @@ def _field_change(name: str, json: Any, put: Put) -> FieldChange:
     return FieldChange(field=name, content=put(content_of(data, JSON_TYPE)))
 
 
-def _splice(codec: Codec, old: Sequence[Message], new: Sequence[Message], put: Put) -> Splice | None:
+def _inserted(old: Sequence[Message], new: Sequence[Message]) -> Sequence[Message]:
+    start, tail = _common(old, new)
+    return new[start : len(new) - tail]
+
+
+def _common(old: Sequence[Message], new: Sequence[Message]) -> tuple[int, int]:
+    """How many messages at the start and at the end are the same in both."""
     start = old.same_start(new) if isinstance(old, History) and isinstance(new, History) else 0
     shortest = min(len(old), len(new))
     while start < shortest and (old[start] is new[start] or old[start] == new[start]):
@@ -241,6 +250,11 @@ def _splice(codec: Codec, old: Sequence[Message], new: Sequence[Message], put: P
     tail = 0
     while tail < shortest - start and (old[-1 - tail] is new[-1 - tail] or old[-1 - tail] == new[-1 - tail]):
         tail += 1
+    return start, tail
+
+
+def _splice(codec: Codec, old: Sequence[Message], new: Sequence[Message], put: Put) -> Splice | None:
+    start, tail = _common(old, new)
     if start == len(old) == len(new):
         return None
     inserted = new[start : len(new) - tail]
