@@ -133,7 +133,10 @@ def _freeze(value: Any, depth: int) -> Any:
     kind = type(value)
     if kind is str:
         return value if value.isascii() else clean_text(value)
-    if kind in _ATOMS or kind is JsonObject:
+    if kind in _ATOMS:
+        return value
+    if kind is JsonObject:
+        _check_depth(value, depth)
         return value
     if kind is float:
         if not math.isfinite(value):
@@ -146,6 +149,15 @@ def _freeze(value: Any, depth: int) -> Any:
     if kind is list or kind is tuple:
         return tuple([_freeze(item, depth + 1) for item in value])
     return _freeze(_plain(value), depth)
+
+
+def _check_depth(value: Any, depth: int) -> None:
+    """What is frozen already may have been put into something else, level after level."""
+    if depth >= MAX_DEPTH:
+        raise ValueRefused(f"JSON nested deeper than {MAX_DEPTH} levels")
+    for item in value.values() if type(value) is JsonObject else value:
+        if type(item) is JsonObject or type(item) is tuple:
+            _check_depth(item, depth + 1)
 
 
 def _key(key: Any) -> str:
@@ -220,9 +232,13 @@ _decoder = msgspec.json.Decoder()
 def encode(value: Any) -> bytes:
     """Canonical JSON of a frozen (or equally plain) value: UTF-8, keys sorted, no spaces, integers exact.
 
-    NaN must have been refused before (`freeze`): this encoder would write null.
+    NaN must have been refused before (`freeze`): this encoder would write null. Raises `ValueRefused` for nesting that
+    cannot be written.
     """
-    return _encoder.encode(value)
+    try:
+        return _encoder.encode(value)
+    except RecursionError:
+        raise ValueRefused("JSON nested too deeply") from None
 
 
 def decode(data: bytes) -> Any:

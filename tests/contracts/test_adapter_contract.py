@@ -55,7 +55,6 @@ CASES: dict[str, tuple[Callable[[], Adapter], str]] = {
     "two responses": (lambda: Wrong(HI, response(), response()), "test_an_answer_ends_with_its_one_response"),
     "chunk after the response": (lambda: Wrong(response(""), HI), "test_an_answer_ends_with_its_one_response"),
     "another message": (lambda: Wrong(HI, response("ho")), "test_the_message_is_the_fold_of_its_chunks"),
-    "unknown stop reason": (lambda: Wrong(HI, response(stop_reason="stop")), "test_a_response_says_how_it_ended"),
     "negative usage": (
         lambda: Wrong(HI, response(usage=Usage(input_tokens=-1))),
         "test_a_response_says_how_it_ended",
