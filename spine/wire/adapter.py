@@ -12,7 +12,7 @@ import attrs
 from spine.errors import ConfigInvalid, KeyMissing
 from spine.late import load
 from spine.llm.chunks import Chunk, ProviderEvent
-from spine.llm.errors import ProviderError
+from spine.llm.errors import Failure, ProviderError
 from spine.llm.protocols import Body, Decoder, ProviderSettings, WireProtocol
 from spine.llm.request import ModelRequest
 from spine.llm.response import ModelResponse
@@ -108,9 +108,11 @@ class HttpAdapter:
         body = self.protocol.encode(request, traits)
         started = self._clock()
         request_id: str | None = None
+        piece: bytes | None = None
+        chunks: tuple[Chunk, ...] = ()
         try:
             async with self._post(body) as answer:
-                request_id = _request_id(answer)
+                request_id = self._request_id(answer)
                 if not 200 <= answer.status < 300:
                     raise await self._refused(answer)
                 decoder = self.protocol.decoder(traits, answer.headers)
@@ -129,8 +131,12 @@ class HttpAdapter:
                     yield chunk
                 response = _finish(decoder, answer.cut)
             yield self._completed(response, body, request_id, self._clock() - started)
+            return
         except ProviderError as error:
-            raise self._told(error, request_id) from error.__cause__
+            failure, cause = self._told(error.failure, request_id), error.__cause__
+            piece, chunks = None, ()
+        # Raised here and anew: error trackers show the locals of every frame that an error or its context went through.
+        raise ProviderError(failure) from _bare(cause)
 
     def _post(self, body: Body) -> Any:
         return self._http.post(
@@ -155,17 +161,24 @@ class HttpAdapter:
             metadata["losses"] = body.losses
         return attrs.evolve(response, message=message, metadata=metadata)
 
-    def _told(self, error: ProviderError, request_id: str | None) -> ProviderError:
-        """`error` with the request's id, and without our key, should the provider have echoed it."""
-        failure = error.failure
-        if failure.request_id is None and request_id is not None:
-            failure = attrs.evolve(failure, request_id=request_id)
+    def _told(self, failure: Failure, request_id: str | None) -> Failure:
+        """`failure` with the request's id, and without our key, should the provider have echoed it."""
+        return attrs.evolve(
+            failure,
+            message=self._masked(failure.message),
+            code=failure.code and self._masked(failure.code),
+            request_id=self._masked(failure.request_id or "") or request_id,
+            raw=failure.raw and self._masked(failure.raw),
+        )
+
+    def _masked(self, text: str) -> str:
         secret = self.settings.secret
         key = secret.reveal().strip() if secret is not None else ""
-        if len(key) >= SHORTEST_KEY and (key in failure.message or key in (failure.raw or "")):
-            raw = failure.raw and failure.raw.replace(key, "[secret]")
-            failure = attrs.evolve(failure, message=failure.message.replace(key, "[secret]"), raw=raw)
-        return error if failure is error.failure else ProviderError(failure)
+        return text.replace(key, "[secret]") if len(key) >= SHORTEST_KEY else text
+
+    def _request_id(self, answer: Answer) -> str | None:
+        found = next((answer.headers[name] for name in REQUEST_IDS if name in answer.headers), None)
+        return None if found is None else self._masked(found)
 
     async def aclose(self) -> None:
         """Close the connections; again is nothing."""
@@ -197,8 +210,14 @@ def _reason(error: ProviderError, cut: ProviderError | None) -> ProviderError:
     return cut if cut is not None and error.category in _OF_A_CUT else error
 
 
-def _request_id(answer: Answer) -> str | None:
-    return next((answer.headers[name] for name in REQUEST_IDS if name in answer.headers), None)
+def _bare(cause: BaseException | None) -> BaseException | None:
+    """`cause` without tracebacks: the frames of HTTP libraries hold the header with the key, ours what was received."""
+    link, seen = cause, set[int]()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return cause
 
 
 def _base_url(settings: ProviderSettings) -> str:
@@ -209,7 +228,7 @@ def _base_url(settings: ProviderSettings) -> str:
     )
 
 
-def _secret_header(settings: ProviderSettings) -> tuple[str, str] | None:
+def _secret_header(settings: ProviderSettings) -> tuple[str, Secret] | None:
     """Name and value of the one header with the key."""
     kind, _, name = settings.auth.partition(" ")
     if settings.auth == "none":
@@ -219,13 +238,18 @@ def _secret_header(settings: ProviderSettings) -> tuple[str, str] | None:
             f'auth of provider "{settings.provider}" is "{settings.auth}"; it may be bearer, header NAME or none'
         )
     key = _key(settings.secret, settings.provider)
-    return (name.lower(), key) if kind == "header" else ("authorization", f"Bearer {key}")
+    return (name.lower(), key) if kind == "header" else ("authorization", Secret(f"Bearer {key.reveal()}"))
 
 
-def _key(secret: Secret | None, provider: str) -> str:
-    key = secret.reveal().strip() if secret is not None else ""
-    if not key:
+def _key(secret: Secret | None, provider: str) -> Secret:
+    if secret is None or not secret.reveal().strip():
         raise KeyMissing(f'no key for provider "{provider}"')
-    if not key.isascii() or not key.isprintable() or " " in key:
+    key = Secret(secret.reveal().strip())
+    if not _is_key(key):
         raise KeyMissing(f'the key for provider "{provider}" holds characters that no key has (spaces, line ends)')
     return key
+
+
+def _is_key(secret: Secret) -> bool:
+    text = secret.reveal()
+    return text.isascii() and text.isprintable() and " " not in text

@@ -33,8 +33,9 @@ def _read_leniently(data: bytes) -> Any:
     try:
         value = json.loads(data.decode("utf-8-sig"), parse_constant=lambda _: None, parse_float=_finite)
         return _clean(value)
-    except (ValueError, RecursionError) as exc:
-        raise _broken() from exc
+    except (ValueError, RecursionError):
+        problem = _broken()
+    raise problem  # not from the reader's error, which holds the whole text
 
 
 def _finite(text: str) -> float | None:

@@ -16,6 +16,7 @@ import anyio
 import httpx
 
 from spine.llm.errors import Category, ProviderError, provider_error
+from spine.values import Secret
 from spine.wire.limits import Deadlines, WireLimits
 
 __all__ = ["Answer", "HttpClient"]
@@ -207,7 +208,7 @@ class HttpClient:
 
     @contextlib.asynccontextmanager
     async def post(
-        self, url: str, *, headers: Mapping[str, str], content: bytes, secret_header: tuple[str, str] | None = None
+        self, url: str, *, headers: Mapping[str, str], content: bytes, secret_header: tuple[str, Secret] | None = None
     ) -> AsyncIterator[Answer]:
         """Send one request and hand out its response, which is closed on every exit.
 
@@ -216,13 +217,7 @@ class HttpClient:
         """
         client = self._client()
         started = self._clock()
-        sent = {**headers, **dict([secret_header] if secret_header else [])}
-        try:
-            request = client.build_request("POST", url, headers=sent, content=content, timeout=self._timeout())
-        except Exception as exc:
-            if not (isinstance(exc, ValueError | TypeError) or _is_http(exc)):
-                raise
-            raise provider_error("invalid_request", "the request could not be written as HTTP") from exc
+        request = self._request(client, url, headers, content, secret_header)
         try:
             response = await self._send(client, request)
             try:
@@ -237,6 +232,23 @@ class HttpClient:
         finally:
             if secret_header:
                 request.headers.pop(secret_header[0], None)
+
+    def _request(
+        self,
+        client: httpx.AsyncClient,
+        url: str,
+        headers: Mapping[str, str],
+        content: bytes,
+        secret_header: tuple[str, Secret] | None,
+    ) -> httpx.Request:
+        """Made apart: no frame that an error goes through later has the key among its locals."""
+        sent = {**headers, **({secret_header[0]: secret_header[1].reveal()} if secret_header else {})}
+        try:
+            return client.build_request("POST", url, headers=sent, content=content, timeout=self._timeout())
+        except Exception as exc:
+            if not (isinstance(exc, ValueError | TypeError) or _is_http(exc)):
+                raise
+            raise provider_error("invalid_request", "the request could not be written as HTTP") from exc
 
     async def _send(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
         first_byte_s = self.deadlines.first_byte_s
