@@ -12,7 +12,7 @@ from typing import Any, Literal, NewType, Union, get_args, get_origin
 import attrs
 
 from spine.drafts import write_function
-from spine.values import EMPTY_OBJECT, Json, JsonObject, as_tuple, freeze, freeze_object, freeze_optional_object
+from spine.values import EMPTY_OBJECT, Json, JsonObject, as_tuple, freeze, freeze_object, freeze_optional_object, sealed
 
 __all__ = [
     "PRIMITIVES",
@@ -70,8 +70,8 @@ def read_json_object(value: Any, _: Any = None) -> JsonObject:
         return freeze_object(value)
     for item in value.values():
         if type(item) not in _ATOMS:
-            return JsonObject({k: v if type(v) in _ATOMS else _frozen(v) for k, v in value.items()})
-    return JsonObject(value) if value else EMPTY_OBJECT
+            return sealed({k: v if type(v) in _ATOMS else _frozen(v) for k, v in value.items()})
+    return sealed(value) if value else EMPTY_OBJECT
 
 
 def read_json(value: Any, _: Any = None) -> Any:

@@ -39,7 +39,27 @@ _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _DEVICE_NAME = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])", re.IGNORECASE)
 
 
-class JsonObject(dict[str, Any]):
+class _Filling(dict[str, Any]):
+    """A JSON object while it is made."""
+
+    __slots__ = ()
+
+
+class _Sealing(type):
+    """Fills an object under another class and seals it with its own, whose `__init__` refuses like all else."""
+
+
+def _seal(kind: type, *given: Any) -> Any:
+    made = _Filling(*given)
+    made.__class__ = kind
+    return made
+
+
+# Both are set from outside: to type checkers a call makes what it would make of any other class.
+_Sealing.__call__ = _seal  # type: ignore[method-assign,assignment]
+
+
+class JsonObject(dict[str, Any], metaclass=_Sealing):
     """A JSON object that refuses every change; `evolve` returns a changed copy."""
 
     __slots__ = ()
@@ -67,10 +87,19 @@ class JsonObject(dict[str, Any]):
         return freeze_object({**self, **changes})
 
 
+JsonObject.__init__ = JsonObject._refuse  # type: ignore[method-assign,assignment]
+
 Json = None | bool | int | float | str | JsonArray | JsonObject
 """A deeply frozen JSON value, as `freeze` returns it."""
 
 EMPTY_OBJECT: Final = JsonObject()
+
+
+def sealed(items: Mapping[str, Any]) -> JsonObject:
+    """`JsonObject(items)` for what is frozen already, at less cost."""
+    made: Any = _Filling(items)
+    made.__class__ = JsonObject
+    return made  # type: ignore[no-any-return]
 
 
 def freeze(value: Any) -> Json:
@@ -145,7 +174,7 @@ def _freeze(value: Any, depth: int) -> Any:
     if depth >= MAX_DEPTH:
         raise ValueRefused(f"JSON nested deeper than {MAX_DEPTH} levels")
     if kind is dict:
-        return JsonObject({_key(key): _freeze(item, depth + 1) for key, item in value.items()})
+        return sealed({_key(key): _freeze(item, depth + 1) for key, item in value.items()})
     if kind is list or kind is tuple:
         return tuple([_freeze(item, depth + 1) for item in value])
     return _freeze(_plain(value), depth)
