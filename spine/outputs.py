@@ -1,13 +1,14 @@
 """Typed answers (floor 5): the schema a model is told, and the value its final text parses to."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from spine.errors import ToolSchemaInvalid, ValueRefused
-from spine.values import load
+from spine.values import JsonObject, freeze, load
 
-__all__ = ["output_schema", "parse_output"]
+__all__ = ["output_schema", "parse_asked", "parse_output"]
 
 
 def output_schema(kind: Any) -> dict[str, Any]:
@@ -36,6 +37,17 @@ def parse_output(kind: Any, text: str) -> Any:
         return msgspec.convert(load(_unfenced(text)), kind)
     except msgspec.ValidationError as exc:
         raise ValueRefused(str(exc)) from exc
+
+
+def parse_asked(kinds: Sequence[Any], asked: JsonObject, text: str) -> tuple[Any, str | None]:
+    """The value of the first type whose schema was asked for, or why `text` holds none; (None, None) without a type."""
+    kind = next((kind for kind in kinds if kind is not None and freeze(output_schema(kind)) == asked), None)
+    if kind is None:
+        return None, None
+    try:
+        return parse_output(kind, text), None
+    except ValueRefused as error:
+        return None, f"the answer is no {asked['name']}: {error.message}"
 
 
 def _unfenced(text: str) -> str:

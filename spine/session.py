@@ -34,7 +34,7 @@ from spine.llm.request import Route
 from spine.log import SessionLog, Synchronised
 from spine.loop import run_turn
 from spine.messages import Message
-from spine.outputs import output_schema, parse_output
+from spine.outputs import output_schema, parse_asked
 from spine.portability import Portability, portability
 from spine.projectors.model_history import History
 from spine.projectors.status import TurnState
@@ -44,7 +44,7 @@ from spine.run import Run
 from spine.store import InboxEntry
 from spine.stream import TurnStream
 from spine.turn import Turn, make_turn
-from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, decode, freeze, freeze_object
+from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, decode, freeze_object
 from spine.wording import WORDING_VERSION
 
 _logger = logging.getLogger("spine")
@@ -196,15 +196,8 @@ class Session:
 
     def _with_output(self, turn: Turn, asked: Any) -> Turn:
         """The turn with its answer parsed; the type is the one asked for here, or after a restart the agent's."""
-        kinds = (self._output, self._run.agent.output)
-        kind = next((kind for kind in kinds if kind is not None and freeze(output_schema(kind)) == asked), None)
-        if kind is None:
-            return turn
-        try:
-            return attrs.evolve(turn, output=parse_output(kind, turn.text))
-        except ValueRefused as error:
-            problem = f"the answer is no {asked['name']}: {error.message}"
-            return attrs.evolve(turn, warnings=(*turn.warnings, problem))
+        output, problem = parse_asked((self._output, self._run.agent.output), asked, turn.text)
+        return attrs.evolve(turn, output=output, warnings=(*turn.warnings, problem) if problem else turn.warnings)
 
     def _make_turn(self, state: TurnState) -> Turn:
         return make_turn(self._status, state, self._run.log.head, self._run.clock.now())

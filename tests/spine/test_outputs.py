@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from spine.errors import ToolSchemaInvalid, ValueRefused
-from spine.outputs import output_schema, parse_output
+from spine.outputs import output_schema, parse_asked, parse_output
+from spine.values import JsonObject, freeze
 
 
 @attrs.frozen
@@ -83,3 +84,15 @@ def test_a_type_that_no_schema_describes_is_refused() -> None:
     """When it is asked for, not when the answer comes."""
     with pytest.raises(ToolSchemaInvalid, match="complex"):
         output_schema(complex)
+
+
+def test_the_type_that_was_asked_for_is_told_by_its_schema() -> None:
+    """The first of some types that fits what the log says was asked; none, when none does."""
+    asked = freeze(output_schema(Decision))
+    assert isinstance(asked, JsonObject)
+    assert parse_asked((None, Money, Decision), asked, '{"approve": true}') == (Decision(True), None)
+    assert parse_asked((None, Money), asked, '{"approve": true}') == (None, None)
+    value, problem = parse_asked((Decision,), asked, "Yes.")
+    assert value is None
+    assert problem is not None
+    assert problem.startswith("the answer is no Decision: ")

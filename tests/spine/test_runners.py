@@ -150,7 +150,7 @@ async def test_cancellation_passes_through_and_leaves_no_trace_on_the_watch() ->
     with anyio.move_on_after(0.01) as scope:
         await run(hangs, watch=watch)
     assert scope.cancelled_caught
-    assert watch.running == set()
+    assert not watch.running
 
 
 async def test_the_watch_names_the_hook_that_has_the_word() -> None:
@@ -198,7 +198,7 @@ async def test_observers_are_asked_in_turn_whatever_one_does() -> None:
     found = await observe(chain, "spine_post_step", {"response": 5, "context": None}, watch, failed.append)
     assert found == [("p2@1", [5]), ("p0@1", [5])]
     assert [(error.plugin, error.hook) for error in failed] == [("p1@1", "spine_post_step")]
-    assert watch.running == set()
+    assert not watch.running
 
 
 async def test_a_hook_that_exits_is_blamed_like_any_that_raises() -> None:
