@@ -49,8 +49,8 @@ class _Sealing(type):
     """Fills an object under another class and seals it with its own, whose `__init__` refuses like all else."""
 
 
-def _seal(kind: type, *given: Any) -> Any:
-    made = _Filling(*given)
+def _seal(kind: type, *given: Any, **named: Any) -> Any:
+    made = _Filling(*given, **named)
     made.__class__ = kind
     return made
 
