@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-__all__ = ["draft_of", "is_plain", "maker", "write_function"]
+__all__ = ["changer", "draft_of", "is_plain", "maker", "write_function"]
 
 T = TypeVar("T")
 
@@ -48,13 +48,21 @@ def maker(kind: type[T]) -> Callable[..., T]:
     return write_function(kind, ", ".join(names), (), lines, {})
 
 
+@cache
+def changer(kind: type[T], *changed: str) -> Callable[..., T]:
+    """A function of a value and new values for the fields `changed`: the changed copy. It applies no converter."""
+    names = [field.name for field in attrs.fields(kind)]  # type: ignore[arg-type]
+    lines = [f"self.{name} = {name if name in changed else f'_old.{name}'}" for name in names]
+    return write_function(kind, ", ".join(["_old", *changed]), (), lines, {})
+
+
 def write_function(
     kind: type, parameters: str, before: Iterable[str], lines: Iterable[str], names: Mapping[str, Any]
 ) -> Callable[..., Any]:
     """The function that runs `before`, makes the draft `self`, runs `lines`, and returns the value."""
-    body = [*before, "self = new(draft)", *lines, "self.__class__ = kind", "return self"]
+    body = [*before, "self = _new(_draft)", *lines, "self.__class__ = _kind", "return self"]
     source = "\n    ".join([f"def make({parameters}):", *body])
-    scope = {**names, "new": object.__new__, "draft": draft_of(kind), "kind": kind}
+    scope = {**names, "_new": object.__new__, "_draft": draft_of(kind), "_kind": kind}
     exec(compile(source, f"<made for {kind.__qualname__}>", "exec"), scope)
     made: Callable[..., Any] = scope["make"]
     return made

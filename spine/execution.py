@@ -20,6 +20,7 @@ import anyio.from_thread
 import attrs
 
 from spine import outcomes
+from spine.drafts import changer
 from spine.errors import KeyMissing
 from spine.results import ResultUnusable, checked_outcome, content_of, fit
 from spine.schema import compile_schema
@@ -174,9 +175,13 @@ def settle(result: Any, *, max_bytes: int, duration_s: float | None = None, word
         return Executed(outcomes.unusable_result(problem, wording=wording).evolve(duration_s=duration_s))
     is_cut = fitted.overflow is not None
     if outcome is None:
-        return Executed(ToolOutcome(content=fitted.content, truncated=is_cut, duration_s=duration_s), fitted.overflow)
+        make = changer(ToolOutcome, "content", "truncated", "duration_s")
+        return Executed(make(_OK, fitted.content, is_cut, duration_s), fitted.overflow)
     outcome = outcome.evolve(content=fitted.content, truncated=is_cut or outcome.truncated, duration_s=duration_s)
     return Executed(outcome, fitted.overflow)
+
+
+_OK: Final = ToolOutcome()
 
 
 def _timed(outcome: ToolOutcome, duration_s: float) -> ToolOutcome:

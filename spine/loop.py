@@ -13,6 +13,7 @@ Every move leaves the log in a state that the next move, or another process, can
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from operator import is_
 from typing import Any, Literal
 
 import anyio
@@ -21,6 +22,7 @@ from anyio.lowlevel import checkpoint
 from spine.attempts import Flow, answer, check_request, crashed_partial, origin_of
 from spine.calls import settle_calls, stop_calls
 from spine.capabilities import Capabilities, snapshot, trim
+from spine.drafts import changer
 from spine.errors import HookMisused, PluginFailed, RouteUnknown, SpineError, UsageError
 from spine.events import (
     CancelRequested,
@@ -204,18 +206,24 @@ def _base_request(
     used = None if window is None else run.estimate.of(history, capabilities.counter(route.provider))
     budget = None if window is None else window - (agent.max_output_tokens or 0)
     system, trimmed = trim(blocks, budget, used or 0)
-    request = ModelRequest(
-        route=route,
-        step=step,
-        system=system if trimmed else blocks,
-        messages=history,
-        tools=capabilities.definitions,
-        max_output_tokens=agent.max_output_tokens,
-        temperature=agent.temperature,
-        thinking=agent.thinking,
-        response_format=_response_format(overrides),
-        provider_options=agent.provider_options,
-    )
+    system = system if trimmed else blocks
+    made_from, kept = (route, system, capabilities.definitions, overrides), run.base
+    if kept is not None and all(map(is_, kept[0], made_from)):  # in most steps only these two are new
+        request = changer(ModelRequest, "step", "messages")(kept[1], step, history)
+    else:
+        request = ModelRequest(
+            route=route,
+            step=step,
+            system=system,
+            messages=history,
+            tools=capabilities.definitions,
+            max_output_tokens=agent.max_output_tokens,
+            temperature=agent.temperature,
+            thinking=agent.thinking,
+            response_format=_response_format(overrides),
+            provider_options=agent.provider_options,
+        )
+        run.base = (made_from, request)
     return request, trimmed, None if used is None else used + sum(block.token_count or 0 for block in system)
 
 

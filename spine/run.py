@@ -76,6 +76,8 @@ class Run:
     """The last frame: what it was made from, the frame, the seq of its content."""
     target: tuple[Any, Target] | None = None
     """The last target: what it was resolved from, and the target."""
+    base: tuple[tuple[Any, ...], ModelRequest] | None = None
+    """A request before any hook, and what it was made from besides step and history."""
     request: ModelRequest | None = None
     """The effective request of the running step; None after a restart, until it is rebuilt."""
     pending: PendingRequest | None = None

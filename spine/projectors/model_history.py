@@ -12,6 +12,7 @@ from typing import Any, overload
 
 import attrs
 
+from spine.drafts import changer
 from spine.events import (
     Envelope,
     HistoryCompacted,
@@ -162,7 +163,10 @@ def _add_results(track: _Track, results: dict[CallId, tuple[int, ToolResultBlock
     for entry in results.values():
         if entry is not None:
             seq, result = entry
-            track.add(Message(role="tool", content=(result,)), seq)
+            track.add(changer(Message, "content")(_TOOL_MESSAGE, (result,)), seq)
+
+
+_TOOL_MESSAGE = Message(role="tool")
 
 
 class ModelHistory:

@@ -1,0 +1,38 @@
+"""Values made by way of drafts are the values that their classes would have made."""
+
+import attrs
+import pytest
+
+from spine.drafts import changer, maker
+from spine.frozen import frozen
+from spine.messages import Message, TextBlock
+
+
+@frozen(kw_only=True)
+class Awkward:
+    """Fields named like what the making itself needs."""
+
+    kind: int = 1
+    new: int = 2
+    draft: int = 3
+    self_: int = 4
+
+
+def test_a_made_value_is_the_value_whatever_its_fields_are_called() -> None:
+    made = maker(Awkward)(5, 6, 7, 8)
+    assert (type(made), made) == (Awkward, Awkward(kind=5, new=6, draft=7, self_=8))
+
+
+def test_a_changed_copy_is_what_evolve_gives() -> None:
+    old = Message(role="tool", kind="x", metadata={"a": 1})
+    content = (TextBlock(text="12 °C"),)
+    new = changer(Message, "content")(old, content)
+    assert (type(new), new) == (Message, attrs.evolve(old, content=content))
+    assert old.content == ()
+    assert changer(Awkward, "draft", "kind")(Awkward(), 8, 9) == Awkward(draft=8, kind=9)
+
+
+def test_a_changed_copy_is_frozen() -> None:
+    new = changer(Awkward, "new")(Awkward(), 8)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        new.new = 9  # type: ignore[misc]
