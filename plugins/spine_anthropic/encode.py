@@ -30,6 +30,7 @@ from spine.wire import (
     read_options,
     refuse_features,
     refuse_foreign_tools,
+    sampling,
     to_json,
     wire_name,
     wire_names,
@@ -64,8 +65,8 @@ MARKS: Mapping[Any, Mapping[str, str] | None] = {
     "off": None,
 }
 """`cache_control` by the option `cache`."""
-LEAST_TOP_P = 0.95
-"""The smallest `top_p` beside thinking."""
+LEAST: Mapping[str, float] = {"temperature": 1.0, "top_p": 0.95}
+"""The smallest values beside thinking."""
 _OURS = frozenset(
     ("max_tokens", "messages", "model", "output_config", "stream", "system", "thinking", "tool_choice", "tools")
 )
@@ -141,18 +142,17 @@ def _parameters(request: ModelRequest, traits: Traits, thinking: Plan, losses: d
         "max_tokens": thinking.max_tokens,
         "thinking": thinking.thinking,
         "stop_sequences": [clean_text(text) for text in request.stop_sequences] or None,
-        **_sampling(request, thinking, losses),
+        **_sampling(sampling(request, traits, losses), thinking, losses),
     }
 
 
-def _sampling(request: ModelRequest, thinking: Plan, losses: dict[str, None]) -> dict[str, float]:
+def _sampling(asked: Mapping[str, float], thinking: Plan, losses: dict[str, None]) -> dict[str, float]:
     """While it thinks, a model takes no temperature but 1 and hardly any `top_p`."""
-    given = (("temperature", request.temperature, 1.0), ("top_p", request.top_p, LEAST_TOP_P))
     taken: dict[str, float] = {}
-    for key, value, least in given:
-        if value is not None and thinking.thinks and value < least:
+    for key, value in asked.items():
+        if thinking.thinks and value < LEAST[key]:
             losses[f"{key} {value:g} was left out: the model thinks"] = None
-        elif value is not None:
+        else:
             taken[key] = value
     return taken
 

@@ -23,6 +23,7 @@ from spine.wire import (
     read_options,
     refuse_features,
     refuse_unsupported,
+    sampling,
     strict_problem,
     to_json,
     tool_names,
@@ -99,8 +100,7 @@ def _parameters(request: ModelRequest, traits: Traits, losses: dict[str, None]) 
         "stream": True if traits.stream else None,
         "include": [ENCRYPTED] if traits.thinking != () else None,  # models that do not reason refuse to be asked
         "max_output_tokens": request.max_output_tokens,
-        "temperature": request.temperature,
-        "top_p": request.top_p,
+        **sampling(request, traits, losses),
         "reasoning": {"effort": "none" if effort == "off" else effort} if effort else None,
         "text": _text(request.response_format, traits, losses),
         "tools": [_tool(tool, traits) for tool in request.tools] or None,

@@ -40,6 +40,8 @@ class Traits:
     """Whether a tool's result may hold images (Responses: and files); elsewhere a note stands for them."""
     strict_schemas: bool = False
     structured_output: bool = True
+    sampling: bool = True
+    """Whether it takes `temperature` and `top_p`; else they are left out, as a loss."""
     cache_marks: bool = True
     """Messages: whether to mark where the target may cut what it keeps in its cache."""
     thinking_budgets: bool = True

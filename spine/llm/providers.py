@@ -59,8 +59,9 @@ _GPT_5: Mapping[str, Any] = {
     "window": 400_000,
     "max_output": 128_000,
     "thinking": ("minimal", "low", "medium", "high"),
+    "sampling": False,
 }
-_GPT_51: Mapping[str, Any] = {**_GPT_5, "thinking": ("off", "low", "medium", "high")}
+_GPT_51: Mapping[str, Any] = {**_GPT_5, "thinking": ("off", "low", "medium", "high"), "sampling": True}
 _GPT_41: Mapping[str, Any] = {"window": 1_047_576, "max_output": 32_768, "thinking": ()}
 _GPT_4O: Mapping[str, Any] = {"window": 128_000, "max_output": 16_384, "thinking": ()}
 _OPENAI_MODELS = {
@@ -103,6 +104,8 @@ _AZURE = Provider(
 # -------------------------------------------------------------------------------------------------------- Anthropic
 
 _CLAUDE_4: Mapping[str, Any] = {"window": 200_000, "max_output": 64_000}
+# Since Opus 4.7 a model adapts its thinking to an effort, and takes no temperature.
+_CLAUDE_5: Mapping[str, Any] = {"window": 1_000_000, "thinking_budgets": False, "sampling": False}
 _ANTHROPIC = Provider(
     id="anthropic",
     protocol="anthropic_messages",
@@ -117,7 +120,10 @@ _ANTHROPIC = Provider(
     models={
         "claude-haiku-4-5": _model(1_000_000, 100_000, 5_000_000, cache_write=1_250_000, **_CLAUDE_4),
         "claude-opus-4-5": _model(5_000_000, 500_000, 25_000_000, cache_write=6_250_000, **_CLAUDE_4),
+        "claude-opus-4-8": _model(5_000_000, 500_000, 25_000_000, cache_write=6_250_000, **_CLAUDE_5),
+        "claude-opus-5-5": _model(4_000_000, 200_000, 20_000_000, cache_write=5_000_000, **_CLAUDE_5),
         "claude-sonnet-4-5": _model(3_000_000, 300_000, 15_000_000, cache_write=3_750_000, **_CLAUDE_4),
+        "claude-sonnet-5-5": _model(2_000_000, 100_000, 10_000_000, cache_write=2_500_000, **_CLAUDE_5),
     },
 )
 

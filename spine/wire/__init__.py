@@ -32,6 +32,7 @@ from spine.wire.options import (
     refuse_features,
     refuse_foreign_tools,
     refuse_unsupported,
+    sampling,
 )
 from spine.wire.parts import data_url, file_members, sound_part, text_or_parts
 from spine.wire.results import WrittenMessage, WrittenResult, in_call_order, join_messages
@@ -86,6 +87,7 @@ __all__ = [
     "refuse_foreign_tools",
     "refuse_unsupported",
     "retry_delay",
+    "sampling",
     "scrub",
     "settled",
     "sound_part",

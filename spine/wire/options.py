@@ -13,7 +13,14 @@ from spine.llm.errors import ProviderError, provider_error, unsupported
 from spine.llm.request import ModelRequest
 from spine.tools import ServerTool
 
-__all__ = ["is_unknown_effort", "read_options", "refuse_features", "refuse_foreign_tools", "refuse_unsupported"]
+__all__ = [
+    "is_unknown_effort",
+    "read_options",
+    "refuse_features",
+    "refuse_foreign_tools",
+    "refuse_unsupported",
+    "sampling",
+]
 
 
 def read_options(
@@ -56,6 +63,16 @@ def refuse_features(request: ModelRequest, traits: Traits, rows: Iterable[tuple[
     for feature, capability, is_asked in rows:
         if is_asked:
             raise unsupported(feature, provider=traits.provider, model=request.route.model, capability=capability)
+
+
+def sampling(request: ModelRequest, traits: Traits, losses: dict[str, None]) -> dict[str, float]:
+    """`temperature` and `top_p`, those that are asked for and that the target takes."""
+    given = {"temperature": request.temperature, "top_p": request.top_p}
+    asked = {key: value for key, value in given.items() if value is not None}
+    if traits.sampling:
+        return asked
+    losses.update(dict.fromkeys(f"{key} was left out: the model takes none" for key in asked))
+    return {}
 
 
 def refuse_unsupported(request: ModelRequest, traits: Traits, protocol: str) -> None:

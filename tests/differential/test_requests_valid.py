@@ -35,6 +35,7 @@ ROUTES = tuple(
     Route.parse(text)
     for text in (
         "anthropic:claude-sonnet-4-5",
+        "anthropic:claude-opus-5-5",
         "openai:gpt-5",
         "openai:gpt-4o",
         "openai_chat:gpt-5",
