@@ -24,7 +24,17 @@ import cattrs
 from spine.chunk_arrays import read_chunks, write_chunks
 from spine.drafts import is_plain, maker
 from spine.errors import LogBroken, StoreError, UsageError, ValueTooLarge
-from spine.events import CORE_EVENTS, Change, EventType, FieldChange, RecordedEvent, Splice, UnknownEvent
+from spine.events import (
+    CORE_EVENTS,
+    Change,
+    EventType,
+    FieldChange,
+    InputAccepted,
+    MessageCommitted,
+    RecordedEvent,
+    Splice,
+    UnknownEvent,
+)
 from spine.llm import chunks as c
 from spine.llm.usage import Usage
 from spine.messages import (
@@ -59,10 +69,13 @@ from spine.readers import (
 )
 from spine.store import INLINE_CONTENT_BYTES, MAX_CONTENT_BYTES, MAX_EVENT_BYTES, Content, Row
 from spine.tools import ServerTool, ToolDefinition
-from spine.values import Digest, Json, JsonObject, SessionId, decode, digest, encode, freeze_object
+from spine.values import Digest, Json, JsonObject, SessionId, decode, digest, encode, freeze_object, raw
 
 T = TypeVar("T")
 
+MAX_KEPT_MESSAGES = 256
+MAX_KEPT_BYTES = 16 * 1024
+_WITH_MESSAGE = frozenset((InputAccepted, MessageCommitted))
 HASH_FORMAT = b"agent-spine/1\n"
 _CORE_PREFIXES = frozenset(kind.name.partition(".")[0] for kind in CORE_EVENTS)
 BLOCK_TAGS: Mapping[str, type] = {
@@ -124,6 +137,8 @@ class Codec:
         """`event_types`: those of plugins, each with its origin `plugin@version`."""
         self._converter = _converter()
         self._write_message = self._converter.get_unstructure_hook(Message)
+        self._written: dict[int, tuple[Message, bytes]] = {}
+        """Bytes of the last messages that events brought, by the message's identity, until they are asked for."""
         self._record: Callable[..., RecordedEvent] = maker(RecordedEvent)
         self._by_name: dict[str, EventType] = {}
         self._by_class: dict[type, tuple[EventType, str | None]] = {}
@@ -181,7 +196,10 @@ class Codec:
         """The stored form of an event's data. Raises `ValueTooLarge` over the limits, before anything happened."""
         kind = type(event)
         event_type, origin, writer = self._writers.get(kind) or self._writer(kind)
-        data = encode(writer(event))
+        form = writer(event)
+        if kind in _WITH_MESSAGE:
+            form["message"] = self._write_once(event.message, form["message"])
+        data = encode(form)
         contents: tuple[Content, ...] = ()
         if len(data) > INLINE_CONTENT_BYTES:
             data, contents = _move_beside(data)
@@ -239,7 +257,17 @@ class Codec:
 
     def message_bytes(self, message: Message) -> bytes:
         """The canonical bytes of a message, over which requests are digested."""
-        return encode(self._write_message(message))
+        kept, written = self._written.pop(id(message), (None, b""))
+        return written if kept is message else encode(self._write_message(message))
+
+    def _write_once(self, message: Message, form: Any) -> Any:
+        """A message inside its event, as bytes that are kept for the request that follows."""
+        written = encode(form)
+        if len(self._written) >= MAX_KEPT_MESSAGES:
+            self._written.clear()
+        if len(written) <= MAX_KEPT_BYTES:
+            self._written[id(message)] = (message, written)
+        return raw(written)
 
     def to_json(self, value: Any) -> Any:
         """The plain JSON form of any of our values (messages, definitions, usage, …)."""

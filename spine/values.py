@@ -270,6 +270,11 @@ def encode(value: Any) -> bytes:
         raise ValueRefused("JSON nested too deeply") from None
 
 
+def raw(data: bytes) -> Any:
+    """Canonical JSON that was encoded before, to stand inside what is encoded next."""
+    return msgspec.Raw(data)
+
+
 def decode(data: bytes) -> Any:
     """Read JSON that we wrote ourselves; plain dicts and lists. Raises `ValueRefused` for anything broken."""
     try:

@@ -240,6 +240,27 @@ def test_unknown_fields_deep_inside_are_named() -> None:
     assert set(CODEC.unknown_fields(row)) == {"$.message.mood", "$.message.content[0].tone"}
 
 
+@pytest.mark.parametrize("size", [1, 20_000], ids=["kept", "too large to be kept"])
+def test_a_messages_bytes_are_the_same_inside_its_event_and_outside(size: int) -> None:
+    """Whether they were kept from the event, asked for again, or made anew for an equal message."""
+    codec, text = Codec(), "é" * size
+    message, equal = (Message(role="user", content=(TextBlock(text=text),), kind="user") for _ in range(2))
+    data = codec.encode_event(InputAccepted(message=message)).data
+    written = [codec.message_bytes(each) for each in (message, message, equal)]
+    assert written == [encode(codec.to_json(message))] * 3
+    assert data == encode({"message": codec.to_json(message)})
+    assert written[0] in data
+
+
+def test_bytes_of_messages_that_nobody_asks_for_are_not_kept_for_ever() -> None:
+    codec = Codec()
+    messages = [Message(role="user", content=(TextBlock(text=str(number)),)) for number in range(1000)]
+    for message in messages:
+        codec.encode_event(InputAccepted(message=message))
+    assert len(codec._written) < 500
+    assert [decode(codec.message_bytes(message))["content"] for message in messages] == [[str(n)] for n in range(1000)]
+
+
 def test_something_that_is_no_event_is_refused() -> None:
     """Only declared classes are appended."""
     with pytest.raises(UsageError, match="no declared event type"):
