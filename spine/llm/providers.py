@@ -1,9 +1,9 @@
 """The providers and models that are known without any configuration, as data (floor 3).
 
 Rule: a vendor is a row. Nothing else in the code asks who a server is; what a row says, `spine.toml` can say too.
-Sources: prices are held by a test against the public list `genai-prices` 0.2.3; base URLs and traits are what is commonly
-known of each endpoint, and `spine.toml` corrects what a vendor has changed. A model whose price depends on the hour or on the length of the prompt is left out: an unknown price is
-better than a wrong one.
+Sources: prices are held by a test against the public list `genai-prices` 0.2.3. Base URLs and traits are what is
+commonly known of each endpoint, and `spine.toml` corrects what a vendor has changed. A model whose price depends on the
+hour or on the length of the prompt is left out: an unknown price is better than a wrong one.
 """
 
 from collections.abc import Mapping
