@@ -6,7 +6,7 @@ from typing import Any, Final
 from spine.codec import Codec
 from spine.errors import UsageError
 from spine.events import ApprovalDecided, CancelRequested, InputAccepted
-from spine.messages import Message, user_message
+from spine.messages import Message, TextBlock, user_message
 from spine.values import clean_text, freeze_flagged, thaw
 
 Input = str | Message | Sequence[Message]
@@ -35,6 +35,8 @@ def clean_message(codec: Codec, message: Message) -> tuple[Message, bool]:
 
     Raises `UsageError` for a message that could not be read again: a number where text belongs, no block at all.
     """
+    if _is_plain(message):
+        return message, False
     try:
         clean, is_changed = freeze_flagged(codec.to_json(message))
         read = codec.from_json(thaw(clean), Message)
@@ -45,6 +47,16 @@ def clean_message(codec: Codec, message: Message) -> tuple[Message, bool]:
     if read != message:
         raise UsageError("a message of the input cannot be recorded: it reads back as another one")
     return message, False
+
+
+def _is_plain(message: Message) -> bool:
+    """Whether a message is what `user_message` makes of ASCII text: nothing of it can be amiss."""
+    if len(message.content) != 1 or message.kind != "user" or message.origin is not None or message.metadata:
+        return False
+    block = message.content[0]
+    if type(block) is not TextBlock or block.provider_state is not None:
+        return False
+    return type(block.text) is str and block.text.isascii()
 
 
 def checked_text(name: str, value: object) -> str:

@@ -7,6 +7,7 @@ committed. There is one `SessionLog` per session in a process, and it is the ses
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -225,7 +226,7 @@ class SessionLog(LogReader):
             seq, prev_hash = self._seq + 1, self._hash
             header = (seq, kind, version, now, place, origin, required)
             this_hash = chain_hash(prev_hash, header, sha256(data).digest())
-            row = Row(*header, data, this_hash)
+            row = _make_row((*header, data, this_hash))
             self._seq, self._hash = seq, this_hash
             self._rows.append(row)
             if contents:
@@ -340,6 +341,8 @@ class SessionLog(LogReader):
         return [entry for entry in self.store.inbox(self.session) if entry.number not in taken]
 
 
+_make_row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)
+"""`Row._make` without its checks."""
 _UNREAD = frozenset(("model.chunks", "tool.progress", "hook.failed", "wire.captured"))
 """Known events that change neither history nor status."""
 _READ_BY_NAME = frozenset(("model.requested",))

@@ -89,7 +89,8 @@ def frame_content(frame: Frame, selection: Selection) -> Content:
 
 def selection_json(selection: Selection) -> dict[str, Any]:
     """A selection as JSON; fields that are None are left out."""
-    return {name: value for name, value in attrs.asdict(selection).items() if value is not None}
+    names = ("provider", "protocol", "model", "settings", "prices")
+    return {name: value for name in names if (value := getattr(selection, name)) is not None}
 
 
 def request_digest(codec: Codec, frame_digest: Digest, step: StepId, messages: Sequence[Message]) -> Digest:

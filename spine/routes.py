@@ -37,6 +37,10 @@ class Target:
         return self.adapter.losses(request) if isinstance(self.adapter, ListsLosses) else None
 
 
+MAX_KNOWN = 1024
+Facts = tuple[Traits, Selection, Prices | None]
+
+
 class Routes:
     """Resolves routes and keeps one adapter per provider entry, made on first use and closed once."""
 
@@ -58,6 +62,7 @@ class Routes:
         self._everything = everything
         self._clients = clients or {}
         self._adapters: dict[tuple[str, int], Adapter] = {}
+        self._known: tuple[Catalogue | None, dict[tuple[Route, str], Facts]] = (None, {})
         self._made: list[Adapter] = [] if everything is None else [everything]
 
     @property
@@ -89,9 +94,20 @@ class Routes:
             )
         else:
             raise RouteUnknown(self._unknown(route), hint="spine models")
-        model = catalogue.model(route.provider, route.model)
-        traits = attrs.evolve(catalogue.traits(route.provider, route.model), protocol=protocol)
-        return Target(adapter, traits, self._selection(route, protocol, traits, model.prices), model.prices)
+        return Target(adapter, *self._facts(catalogue, route, protocol))
+
+    def _facts(self, catalogue: Catalogue, route: Route, protocol: str) -> Facts:
+        """What the catalogue says of a route; the same until the catalogue is another one."""
+        if self._known[0] is not catalogue or len(self._known[1]) > MAX_KNOWN:
+            self._known = (catalogue, {})
+        found = self._known[1].get((route, protocol))
+        if found is None:
+            traits = attrs.evolve(catalogue.traits(route.provider, route.model), protocol=protocol)
+            prices = catalogue.model(route.provider, route.model).prices
+            settings: Digest = digest(encode(attrs.asdict(traits)))
+            selection = Selection(route.provider, protocol, route.model, settings, prices.id if prices else None)
+            found = self._known[1][route, protocol] = (traits, selection, prices)
+        return found
 
     def _made_once(self, provider: str, source: object, make: Callable[[], Adapter]) -> Adapter:
         key = (provider, id(source))
@@ -111,10 +127,6 @@ class Routes:
             traits=lambda model: self.catalogue.traits(route.provider, model),
             client=self._clients.get(route.provider),
         )
-
-    def _selection(self, route: Route, protocol: str, traits: Traits, prices: Prices | None) -> Selection:
-        settings: Digest = digest(encode(attrs.asdict(traits)))
-        return Selection(route.provider, protocol, route.model, settings, prices.id if prices else None)
 
     def _unknown(self, route: Route) -> str:
         nearest = get_close_matches(route.provider, self.catalogue.providers, 1)

@@ -142,7 +142,7 @@ class Run:
 
     def chain(self, hook: str) -> tuple[Implementation, ...]:
         """The implementations of a step hook in the running step."""
-        return (self.chains or self.hooks.chains)[hook]
+        return (self.hooks.chains if self.chains is None else self.chains)[hook]
 
     def resolve(self, route: Route) -> Target:
         """The target of a route; kept while the registries stand still."""

@@ -124,6 +124,9 @@ class _Stamps:
             latest = max(latest, self._by_layer.get(layer, 0))
         return latest
 
+    def knows(self, layer: ScopeId) -> bool:
+        return layer in self._by_layer
+
     def forget(self, layer: ScopeId) -> None:
         self._by_layer.pop(layer, None)
 
@@ -271,6 +274,8 @@ class Registries:
 
     def forget(self, scope: Scope) -> None:
         """Drop a scope that nobody reads any more from every registry."""
+        if not self._stamps.knows(scope.id):  # nothing was ever attached to it
+            return
         for registry in self.all:
             registry.forget(scope)
         self._stamps.forget(scope.id)

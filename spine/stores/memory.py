@@ -108,7 +108,7 @@ class MemoryStore:
         for batch in batches:
             verdicts.check_batch(batch)
         with self._lock:
-            return [self._append(batch) for batch in batches]
+            return list(map(self._append, batches))
 
     def read(
         self, session: SessionId, *, after: int = 0, until: int | None = None, types: Sequence[str] = ()
