@@ -195,14 +195,19 @@ class Runtime:
         `refuse` raises when the agent's contract is not the recorded one. The same session asked for again is the same
         object. Raises `RouteUnknown`, `SessionOwned`, `EventUnknown`, `ToolUnknown`.
         """
-        async with self._opening.setdefault(session_id(id), anyio.Lock()):
-            known = self._sessions.get(session_id(id))
-            if known is not None and not known.log.is_closed:
-                known.offer(agent, deps, scope)
-                return known
-            self.resolve_model(agent.model)  # before anything is claimed
-            log = await self._open_log(session_id(id))
-            return await self._open_session(log, agent, deps, scope, metadata, variables, on_change, reference)
+        lock = self._opening.setdefault(session_id(id), anyio.Lock(fast_acquire=True))
+        try:
+            async with lock:
+                known = self._sessions.get(session_id(id))
+                if known is not None and not known.log.is_closed:
+                    known.offer(agent, deps, scope)
+                    return known
+                self.resolve_model(agent.model)  # before anything is claimed
+                log = await self._open_log(session_id(id))
+                return await self._open_session(log, agent, deps, scope, metadata, variables, on_change, reference)
+        finally:
+            if not lock.locked():  # nobody waits for it any more
+                self._opening.pop(session_id(id), None)
 
     async def _open_session(
         self, log: SessionLog, agent: Agent, deps: Any, scope: "str | ScopeHandle | None", *options: Any
