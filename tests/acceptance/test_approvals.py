@@ -206,7 +206,7 @@ async def test_a_decision_through_the_inbox_reaches_the_living_owner(tmp_path: P
         assert other.send("s", "decision", decision, key="k1") is True
         assert other.send("s", "decision", decision, key="k1") is False
         with anyio.fail_after(5):
-            while session.turn.status != "completed":
+            while session.turn.status != "completed" or session.log.head[0] < session.log.seq:
                 await anyio.sleep(0.02)
         decided = data_of(session, "approval.decided")
         assert [(d.by, d.channel, d.reason) for d in decided] == [("duty-manager", "inbox", "fine")]

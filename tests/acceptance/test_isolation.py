@@ -24,7 +24,7 @@ from stage import (
 
 from spine import Runtime, Section
 from spine.clock import SystemClock
-from spine.errors import PluginFailed, SessionExists, SessionOwned, SessionUnknown, UsageError
+from spine.errors import PluginFailed, SessionExists, SessionOwned, SessionUnknown, StoreUnavailable, UsageError
 from spine.llm import chunks as c
 from spine.llm.assemble import assemble
 from spine.llm.response import ModelResponse
@@ -145,6 +145,46 @@ async def test_a_failure_in_the_background_ends_neither_the_runtime_nor_other_se
             "turn.completed",
         ]
         assert (await (await runtime.session("other", agent_of())).run("Go.")).text == "other"
+
+
+async def test_a_session_whose_store_failed_in_the_middle_of_a_stream_does_not_end_the_runtime() -> None:
+    """The watchdog finds its log closed; the others go on, and the turn learns it at its next event."""
+
+    class Failing(MemoryStore):
+        broken = ""
+
+        def append(self, batches: Any) -> Any:
+            if any(batch.session == self.broken for batch in batches):
+                raise StoreUnavailable("the disk is full")
+            return super().append(batches)
+
+    store, release = Failing(), anyio.Event()
+
+    async def play(request: Any) -> Any:
+        chunk = c.TextDelta(0, "ok")
+        yield chunk
+        if request.messages[-1].text == "stall":
+            store.broken = "stuck"
+            await release.wait()
+        yield ModelResponse(message=assemble([chunk]), stop_reason="end_turn")
+
+    failed: list[Exception] = []
+
+    async def run_stuck(session: Any) -> None:
+        try:
+            await session.run("stall")
+        except StoreUnavailable as error:
+            failed.append(error)
+
+    async with staged(model=Adapter(play), store=store) as runtime, anyio.create_task_group() as group:
+        stuck = await runtime.session("stuck", agent_of())
+        group.start_soon(run_stuck, stuck)
+        await anyio.sleep(0.25)
+        assert stuck.log.is_closed
+        other = await runtime.session("other", agent_of())
+        assert (await other.run("Go.")).text == "ok"
+        release.set()
+    assert len(failed) == 1
 
 
 async def test_fifty_sessions_share_one_file_and_its_commits(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from anyio.lowlevel import checkpoint
 from stage import Adapter, agent_of, data_of, judge, staged, tool_of, until
 
 from spine.errors import StoreUnavailable, TurnFailed, UsageError
+from spine.llm.assemble import assemble
 from spine.llm.chunks import TextDelta
+from spine.llm.response import ModelResponse
 from spine.log import Synchronised
 from spine.stores.memory import MemoryStore
 from spine.testing.script import call, expect, fail, say, stall
@@ -245,6 +247,28 @@ async def test_a_slow_listener_gets_the_whole_text_and_holds_nothing_back(monkey
             async for piece in stream.text():
                 heard.append(piece)
                 await anyio.sleep(0.001)
+        assert "".join(heard) == "".join(pieces)
+
+
+async def test_a_listener_that_lagged_once_reads_the_rest_from_the_log(monkeypatch: Any) -> None:
+    """What comes live after a gap does not stand before what was missed."""
+    monkeypatch.setattr("spine.stream.MAX_LIVE_ITEMS", 10)
+    pieces = [f"{n} " for n in range(40)]
+    heard: list[str] = []
+
+    async def play(request: Any) -> Any:
+        for number, piece in enumerate(pieces):
+            if number == 20:
+                await until(lambda: len(heard) >= 10)
+            yield TextDelta(0, piece)
+        yield ModelResponse(message=assemble([TextDelta(0, piece) for piece in pieces]), stop_reason="end_turn")
+
+    async with staged(model=Adapter(play)) as runtime:
+        session = await runtime.session("s", agent_of())
+        async with session.stream("Go.") as stream:
+            async for piece in stream.text():
+                heard.append(piece)
+                await checkpoint()
         assert "".join(heard) == "".join(pieces)
 
 

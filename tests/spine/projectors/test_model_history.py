@@ -192,6 +192,15 @@ def test_a_repeated_turn_leaves_history_but_for_its_inputs() -> None:
         assert texts(log.events) == (["Go.", "", "", "", "Half an"] if keep else ["Go."])
 
 
+def test_what_a_user_said_during_a_repeated_turn_stays() -> None:
+    """Steering was the user's word, not the turn's."""
+    log = two_calls("t1s1c1", "t1s1c2")
+    steer = log.add(InputAccepted(message=user_message("Hurry."), delivery="steer"))
+    log.add(InputDelivered(inputs=(steer,), place="step"), "t1")
+    log.add(TurnStarted(repeats=Repeats(turn=TurnId("t1"))), "t2")
+    assert texts(log.events) == ["Go.", "Hurry."]
+
+
 def test_a_history_is_a_sequence() -> None:
     """Indexing, slicing, equality and hashing work as for a tuple; what is out of range raises."""
     view = folded(two_calls("t1s1c1", "t1s1c2").events).view()
