@@ -11,9 +11,10 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
+from anyio.lowlevel import checkpoint, current_token
 from stage import Adapter, agent_of, judge, plugin, staged, tool_of
 
+from spine.llm.errors import ProviderError
 from spine.llm.retry import RetryPolicy
 from spine.stores.memory import MemoryStore
 from spine.testing.script import call, fail, say, think
@@ -120,8 +121,6 @@ class Scene:
 
 
 def raise_failure(part: Any) -> None:
-    from spine.llm.errors import ProviderError
-
     raise ProviderError(part.failure)
 
 
@@ -238,6 +237,52 @@ class TrippingStore(MemoryStore):
         return super().append(batches)
 
 
+class At(TrippingStore):
+    """Acts while the batch with the first event of one type is under way."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.act: Callable[[], Awaitable[None]] | None = None
+
+    def append(self, batches: Any) -> Any:
+        if self.act is not None and any(row.type == self.kind for batch in batches for row in batch.rows):
+            act, self.act = self.act, None
+            anyio.from_thread.run(act, token=self.loop)
+        return super().append(batches)
+
+
+@pytest.mark.parametrize("kind", ["model.requested", "tool.started"])
+async def test_nothing_leaves_after_a_cancel_that_came_during_its_commit(kind: str) -> None:
+    """Neither the provider is asked nor a handler started once the caller was cancelled, though the fact is durable."""
+    ran: list[str] = []
+
+    async def handler(arguments: Any, context: Any) -> str:
+        ran.append("handler")
+        return "x"
+
+    async def play(request: Any) -> AsyncIterator[Any]:
+        ran.append("model")
+        for item in prepare(call("look")).items:
+            yield item
+
+    store = At(kind)
+    store.loop = current_token()
+    async with staged(model=Adapter(play), store=store) as runtime:
+        session = await runtime.session("s", agent_of(tool_of("look", handler)))
+        with anyio.CancelScope() as scope:
+
+            async def cancel() -> None:
+                scope.cancel()
+
+            store.act = cancel
+            await session.run("Go.")
+        assert ran == ([] if kind == "model.requested" else ["model"])
+        kinds = [event.type for event in judge(session.log)]
+        assert kind in kinds
+        assert kinds[-1] == "turn.cancelled"
+
+
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_cancel_during_any_commit_waits_for_the_store_and_then_goes_on(
     way: str, anyio_backend_name: str
@@ -247,7 +292,7 @@ async def test_a_cancel_during_any_commit_waits_for_the_store_and_then_goes_on(
 
     async def run(number: int) -> tuple[bool, list[str]]:
         store = TrippingStore()
-        store.loop = anyio.lowlevel.current_token()
+        store.loop = current_token()
         if way == "session":  # its own commit waits for the one under way: do not wait for it in the store
             return await cancelled_at(number, "session in background", store=store, trips=False)
         return await cancelled_at(number, way, store=store, trips=False)

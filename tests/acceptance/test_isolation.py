@@ -165,6 +165,8 @@ async def test_a_session_whose_store_failed_in_the_middle_of_a_stream_does_not_e
         yield chunk
         if request.messages[-1].text == "stall":
             store.broken = "stuck"
+            await anyio.sleep(0.15)
+            yield c.TextDelta(0, " and more")
             await release.wait()
         yield ModelResponse(message=assemble([chunk]), stop_reason="end_turn")
 
@@ -179,7 +181,7 @@ async def test_a_session_whose_store_failed_in_the_middle_of_a_stream_does_not_e
     async with staged(model=Adapter(play), store=store) as runtime, anyio.create_task_group() as group:
         stuck = await runtime.session("stuck", agent_of())
         group.start_soon(run_stuck, stuck)
-        await anyio.sleep(0.25)
+        await anyio.sleep(0.35)
         assert stuck.log.is_closed
         other = await runtime.session("other", agent_of())
         assert (await other.run("Go.")).text == "ok"
