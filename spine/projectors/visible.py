@@ -5,6 +5,7 @@ The only place where it is decided which characters are shown as themselves. The
 """
 
 import re
+from functools import cache
 
 _HIDDEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
@@ -20,23 +21,28 @@ _HIDDEN = (
 _JOINED = "\u0620-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\u2190-\u21ff\u2300-\u2bff\ufe0f\U0001f000-\U0001faff"
 # The selectors of text and emoji style act on signs, digits and nothing else.
 _STYLED = "0-9#*\xa9\xae\u2000-\ufe0d\ufe10-\U0010ffff"
-_ESCAPED = re.compile(
-    f"[{_HIDDEN}]|(?<![{_JOINED}])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}])|(?<![{_STYLED}])[\ufe0e\ufe0f]"
-)
+
+
+@cache
+def _escaped() -> re.Pattern[str]:
+    # Made at the first text that needs it: that takes 3 ms, and most text is plain ASCII.
+    return re.compile(
+        f"[{_HIDDEN}]|(?<![{_JOINED}])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}])|(?<![{_STYLED}])[\ufe0e\ufe0f]"
+    )
 
 
 def visible(text: str) -> str:
     """`text` with control, bidi and invisible format characters as `\\x1b`, `\\u202e`; newline and tab stay."""
     if text.isascii() and text.isprintable():
         return text
-    return _ESCAPED.sub(_escape, text)
+    return _escaped().sub(_escape, text)
 
 
 def one_line(text: str) -> str:
     """`visible` text that cannot begin a line: newline and tab are escapes too."""
     if text.isascii() and text.isprintable():
         return text
-    return _ESCAPED.sub(_escape, text).replace("\n", "\\n").replace("\t", "\\t")
+    return _escaped().sub(_escape, text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _escape(match: re.Match[str]) -> str:
