@@ -147,25 +147,26 @@ async def test_an_entry_may_be_a_function_of_the_request() -> None:
     assert (await items(adapter, request("yes")))[-1].message.text == "You said yes."
 
 
-@pytest.mark.parametrize(("live", "at_least"), [(True, 1), (False, 0)])  # a scheduler may let one chunk slip by
-async def test_a_live_model_lets_watchers_see_each_chunk(live: bool, at_least: int) -> None:
-    """How often a watcher sees an answer that is neither empty nor whole."""
-    seen: set[int] = set()
-    given: list[Any] = []
+@pytest.mark.parametrize(("live", "least", "most"), [(True, 18, 22), (False, 0, 0)])
+async def test_a_live_model_lets_other_tasks_run_at_each_chunk(live: bool, least: int, most: int) -> None:
+    """How often another task ran between the first and the last of twenty chunks."""
+    turns = 0
+    at_item: list[int] = []
 
     async def play() -> None:
-        async with aclosing(ScriptedAdapter(say("a b c"), live=live).stream(request())) as stream:
-            async for item in stream:
-                given.append(item)
+        words = [f"{number} " for number in range(20)]
+        async with aclosing(ScriptedAdapter(say(chunks=words), live=live).stream(request())) as stream:
+            async for _ in stream:
+                at_item.append(turns)
+        group.cancel_scope.cancel()
 
     async with anyio.create_task_group() as group:
         group.start_soon(play)
-        while len(given) < 4:
+        while True:
             await checkpoint()
-            seen.add(len(given))
-    between = len(seen & {1, 2, 3})
-    assert between >= at_least
-    assert live or between == 0
+            turns += 1
+    between = at_item[-2] - at_item[0]
+    assert least <= between <= most
 
 
 # ------------------------------------------------------------------------------------------------------ disagreeing
