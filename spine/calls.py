@@ -5,7 +5,8 @@ durable before a handler runs; completions are recorded as they come, with no aw
 event. Calls that need a person let the others of their group finish, then the turn is suspended.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CodeType
 from typing import Any, Literal
 
 import anyio
@@ -33,7 +34,7 @@ from spine.revisions import find_tool, invocation_of, result_block, revise, with
 from spine.run import Run, patches, stop_if_cancelled
 from spine.runners import HookChange, waterfall
 from spine.tools import Approval, Tool, ToolInvocation, ToolOutcome
-from spine.values import Digest, JsonObject, StepId, digest, encode, step_of
+from spine.values import Digest, Json, JsonObject, StepId, digest, encode, step_of
 
 
 @attrs.frozen
@@ -288,10 +289,27 @@ def approval_hash(run: Run, tool: Tool, arguments: JsonObject) -> Digest:
         "effect": tool.effect,
         "owner": tool.owner,
         "arguments": arguments,
-        "policy": policy if isinstance(policy, str) else "callable",
+        "policy": policy if isinstance(policy, str) else _named(policy),
         "plugins": dict(run.plugins()),
     }
     return digest(encode(bound))
+
+
+def _named(policy: Callable[..., Any]) -> Json:
+    """Name and code of a callable policy; one that is no function is known by the name of its class."""
+    name = f"{policy.__module__}:{getattr(policy, '__qualname__', type(policy).__qualname__)}"
+    code = getattr(policy, "__code__", None)
+    return name if code is None else (name, _parts_of(code))
+
+
+def _parts_of(code: CodeType) -> Json:
+    """What a function does, in any process: no lines, no addresses, sets in order."""
+    constants = (_parts_of(part) if isinstance(part, CodeType) else _shown(part) for part in code.co_consts)
+    return (code.co_code.hex(), code.co_names, tuple(constants))
+
+
+def _shown(constant: Any) -> str:
+    return repr(sorted(map(repr, constant))) if isinstance(constant, frozenset) else repr(constant)
 
 
 # ------------------------------------------------------------------------------------------------------ running

@@ -126,7 +126,19 @@ def changed_agent_policy(till: Till) -> tuple[Any, Any]:
     return agent_of(till.tool(), approval="ask"), agent_of(till.tool(), approval=lambda invocation: "ask")
 
 
-@pytest.mark.parametrize("agents", [changed_policy, changed_effect, changed_agent_policy])
+def over(cents: int) -> Callable[[Any], str]:
+    source = f"def over(invocation): return 'ask' if invocation.arguments['cents'] > {cents} else 'never'"
+    names: dict[str, Any] = {"__name__": "policies"}
+    exec(source, names)
+    policy: Callable[[Any], str] = names["over"]
+    return policy
+
+
+def changed_code(till: Till) -> tuple[Any, Any]:
+    return agent_of(till.tool(approval=over(2))), agent_of(till.tool(approval=over(3)))
+
+
+@pytest.mark.parametrize("agents", [changed_policy, changed_effect, changed_agent_policy, changed_code])
 async def test_a_changed_policy_or_effect_makes_an_approval_stale(agents: Callable[[Till], tuple[Any, Any]]) -> None:
     """The decision is bound to tool, arguments, schema, effect, policy and plugin versions."""
     store, till = MemoryStore(), Till()
@@ -138,6 +150,17 @@ async def test_a_changed_policy_or_effect_makes_an_approval_stale(agents: Callab
         turn = await session.approve("a1", by="me")
         assert [a.replaces for a in turn.approvals] == ["a1"]
         assert till.paid == []
+
+
+async def test_the_same_code_of_a_policy_in_another_process_keeps_an_approval() -> None:
+    """What decides is what the policy does, not which object does it."""
+    store, till = MemoryStore(), Till()
+    async with staged(call("pay", cents=5), store=store) as runtime:
+        await (await runtime.session("s", agent_of(till.tool(approval=over(2))))).run("Go.")
+    async with staged(say("Paid."), store=store) as runtime:
+        session = await runtime.session("s", agent_of(till.tool(approval=over(2))))
+        turn = await session.approve("a1", by="me")
+        assert (turn.status, till.paid) == ("completed", [("pay", {"cents": 5})])
 
 
 async def test_a_plugin_of_another_version_makes_an_approval_stale() -> None:
