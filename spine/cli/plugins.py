@@ -10,6 +10,8 @@ import click
 from spine.cli.agents import choose_agent
 from spine.cli.ending import FAILS, HOLDS
 from spine.cli.options import options
+from spine.cli.plugin_doctor import doctor
+from spine.cli.plugin_new import new
 from spine.cli.reading import load_plugins
 from spine.cli.screen import columns, note, out, out_json
 from spine.codec import Codec
@@ -34,7 +36,7 @@ __all__ = ["COMMANDS"]
 @click.pass_context
 @options("json")
 def plugins(ctx: click.Context, as_json: bool) -> int | None:
-    """List plugins and what they offer."""
+    """List plugins and what they offer; start one, and examine one."""
     return _list_plugins(as_json) if ctx.invoked_subcommand is None else None
 
 
@@ -43,6 +45,10 @@ def plugins(ctx: click.Context, as_json: bool) -> int | None:
 def plugins_list(as_json: bool) -> int:
     """List plugins: version, state, time to import, what they offer. Exit status 1 when one failed to load."""
     return _list_plugins(as_json)
+
+
+plugins.add_command(doctor)
+plugins.add_command(new)
 
 
 def _list_plugins(as_json: bool) -> int:
