@@ -65,6 +65,8 @@ class SessionCreated:
     versions: JsonObject = _json_object()
     wording: int = 1
     """Version of the core's own texts for the model."""
+    origins: bool = False
+    """Frames of requests say whose their parts are: layers, owners, what hides what, the order of hooks."""
     parent: JsonObject = _json_object()
     metadata: JsonObject = _json_object()
 

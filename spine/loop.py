@@ -234,14 +234,19 @@ def _response_format(overrides: Mapping[str, Any]) -> ResponseFormat | None:
 
 def _frame(run: Run, base: ModelRequest, selection: Any, step: StepId) -> tuple[Any, int]:
     """The base request's frame and the seq of its content; looked up when nothing but messages and step changed."""
-    made_from = (selection, base.route, base.system, base.tools, base.response_format)  # the rest is the agent's
+    snapshot = (run.capabilities, run.chains, base.route)
+    made_from = (selection, base.system, base.tools, base.response_format, snapshot)  # the rest is the agent's
     kept = run.frame
     if kept is not None and kept[0] == made_from:
         return kept[1], kept[2]
     frame = frame_of(run.log.codec, base)
     for content in frame.contents:
         run.log.put(content, step)
-    seq = run.log.put(frame_content(frame, selection), step)
+    known = run.origins[1] if run.origins is not None and run.origins[0] == snapshot else None
+    origins = known or run.new_origins(base.route, selection.protocol)
+    seq = run.log.put(frame_content(frame, selection, origins), step)
+    if isinstance(origins, dict):
+        run.origins = (snapshot, seq)
     run.frame = (made_from, frame, seq)
     return frame, seq
 

@@ -82,9 +82,13 @@ def frame_of(codec: Codec, request: ModelRequest) -> Frame:
     return Frame(json, digest(encode(json)), tuple(contents))
 
 
-def frame_content(frame: Frame, selection: Selection) -> Content:
-    """The stored form of a frame together with the selection made for it."""
-    return content_of(encode({"request": frame.json, "selection": selection_json(selection)}), FRAME_TYPE)
+def frame_content(frame: Frame, selection: Selection, origins: Mapping[str, Any] | int | None = None) -> Content:
+    """The stored form of a frame with the selection made for it, and whose its parts are.
+
+    `origins` are those of `spine.origins`, or the seq of a frame's content that has the same ones.
+    """
+    json = {"request": frame.json, "selection": selection_json(selection)}
+    return content_of(encode(json if origins is None else json | {"origins": origins}), FRAME_TYPE)
 
 
 def selection_json(selection: Selection) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from spine.llm.catalogue import Catalogue, Prices, Provider, Traits
 from spine.llm.protocols import Adapter, AdapterFactory, ListsLosses, ProviderSettings, WireProtocol
 from spine.llm.request import ModelRequest, Route
 from spine.requests import Selection
-from spine.scope import Registries, Scope
+from spine.scope import Contribution, Registries, Scope
 from spine.values import Digest, Secret, digest, encode, freeze_object
 
 KeyFinder = Callable[[Provider], Secret | None]
@@ -95,6 +95,13 @@ class Routes:
         else:
             raise RouteUnknown(self._unknown(route), hint="spine models")
         return Target(adapter, *self._facts(catalogue, route, protocol))
+
+    def source(self, route: Route, protocol: str, scope: Scope) -> Contribution[Any] | None:
+        """Who offers what answers a route: an adapter or its protocol; None for an adapter given to the runtime."""
+        if self._everything is not None:
+            return None
+        registered = self._registries.adapters.resolve(scope).entries.get(route.provider)
+        return registered or self._registries.protocols.resolve(scope).entries.get(protocol)
 
     def _facts(self, catalogue: Catalogue, route: Route, protocol: str) -> Facts:
         """What the catalogue says of a route; the same until the catalogue is another one."""

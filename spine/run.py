@@ -21,6 +21,7 @@ from spine.llm.request import ModelRequest, Route
 from spine.llm.retry import RetryPolicy
 from spine.log import SessionLog
 from spine.messages import Message
+from spine.origins import origins_of
 from spine.projectors.status import TurnState
 from spine.requests import Frame
 from spine.routes import Routes, Target
@@ -74,6 +75,8 @@ class Run:
     capabilities_version: Any = None
     frame: tuple[Any, Frame, int] | None = None
     """The last frame: what it was made from, the frame, the seq of its content."""
+    origins: tuple[Any, int] | None = None
+    """What the origins recorded last were made from, and the seq of the frame's content that has them."""
     target: tuple[Any, Target] | None = None
     """The last target: what it was resolved from, and the target."""
     base: tuple[tuple[Any, ...], ModelRequest] | None = None
@@ -150,6 +153,14 @@ class Run:
         if self.target is None or self.target[0] != made_from:
             self.target = (made_from, self.routes.resolve(route, self.scope))
         return self.target[1]
+
+    def new_origins(self, route: Route, protocol: str) -> dict[str, Any] | None:
+        """Whose the parts of the step are; None in a session that began without recording it."""
+        created = self.log.status.created
+        if created is None or not created.origins or self.capabilities is None or self.chains is None:
+            return None
+        adapter = self.routes.source(route, protocol, self.scope)
+        return origins_of(self.capabilities, self.chains, adapter, self.agent, self.scope.id)
 
     async def commit(self) -> None:
         """Make durable what is appended; when the caller was cancelled meanwhile, nothing follows."""

@@ -272,12 +272,8 @@ class Session:
     def _announcement(self) -> tuple[Any, ...]:
         run, fact = self._run, AgentFact(name=self.agent.name, contract=self._contract, reference=self._reference)
         if self._status.created is None:
-            versions = self._host.versions
-            return (
-                SessionCreated(
-                    agent=fact, scope=self._scope, versions=versions, wording=WORDING_VERSION, metadata=run.metadata
-                ),
-            )
+            form: dict[str, Any] = {"wording": WORDING_VERSION, "origins": True, "metadata": run.metadata}
+            return (SessionCreated(agent=fact, scope=self._scope, versions=self._host.versions, **form),)
         changes = () if self._status.contract == self._contract else ("contract",)
         if changes or self._status.turn is not None:
             return (SessionResumed(agent=fact, versions=self._host.versions, changes=changes),)

@@ -33,7 +33,7 @@ ROWS: tuple[tuple[int, str], ...] = (
     (8, "rebuild turn"),
     (8, "log"),
     (9, "capabilities exports hooks routes"),
-    (9, "runners"),
+    (9, "origins runners"),
     (9, "run"),
     (9, "revisions"),
     (10, "attempts calls opening plugins portability"),

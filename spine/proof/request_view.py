@@ -149,6 +149,14 @@ def frame_selection(reader: StoredLog, view: RequestView) -> Mapping[str, Any]:
     return selection
 
 
+def frame_origins(reader: StoredLog, view: RequestView) -> Mapping[str, Any] | None:
+    """Whose the parts of the step were, as `spine.origins` records it; None in a log that does not say it."""
+    origins = decode(_content_at(reader, view.data.frame)).get("origins")
+    if isinstance(origins, int):
+        origins = decode(_content_at(reader, origins)).get("origins")
+    return origins if isinstance(origins, dict) else None
+
+
 def request_json(view: RequestView) -> dict[str, Any]:
     """A request for programs, and where each message comes from. Opaque state of providers is left out."""
     request = view.request
