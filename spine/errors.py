@@ -13,7 +13,7 @@ SpineError
 │   ├── ToolUnknown         an agent names a tool that nobody registered
 │   ├── HookUnknown         a plugin implements a hook that does not exist
 │   ├── LimitUnavailable    a limit that cannot be checked
-│   ├── SessionUnknown · SessionExists · SessionBusy · ApprovalUnknown
+│   ├── SessionUnknown · SessionExists · SessionBusy · SessionShared · ApprovalUnknown
 │   ├── ScenarioInvalid     a scenario file that does not parse
 │   ├── ScriptMismatch      the script and the run disagree: exhausted, unexpected, left over
 │   └── NetworkBlocked      a test opened a connection although it uses a script
@@ -138,6 +138,16 @@ class SessionBusy(UsageError):
     """The session already runs a turn."""
 
     code = "session_busy"
+
+
+class SessionShared(UsageError):
+    """Other sessions share events of this one, which therefore stay; `forks` names them."""
+
+    code = "session_shared"
+
+    def __init__(self, message: str, *, forks: tuple[str, ...] = (), hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.forks = forks
 
 
 class ApprovalUnknown(UsageError):

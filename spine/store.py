@@ -4,13 +4,14 @@ Synchronous on purpose: one implementation serves asyncio, trio and plain script
 runs. The public contract suite (`spine.testing.store_contract`) holds every implementation to these sentences.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from spine.frozen import frozen
 from spine.values import Digest, SessionId
 
-__all__ = ["Append", "Claim", "Content", "InboxEntry", "Owner", "Row", "SessionInfo", "Store"]
+__all__ = ["Append", "Claim", "Content", "InboxEntry", "Overwrite", "Owner", "Row", "SessionInfo", "Store"]
 
 MAX_EVENT_BYTES = 1024 * 1024
 MAX_CONTENT_BYTES = 64 * 1024 * 1024
@@ -43,6 +44,15 @@ class Content:
 
 
 @frozen
+class Overwrite:
+    """Other bytes for the data of an event that is erased; its hash stays, and tells the event with its seq."""
+
+    seq: int
+    hash: bytes
+    data: bytes
+
+
+@frozen
 class Append:
     """One batch for one session: stored whole or not at all.
 
@@ -57,6 +67,12 @@ class Append:
     rows: tuple[Row, ...]
     contents: tuple[Content, ...] = ()
     consumed: tuple[int, ...] = ()
+    base: SessionId | None = None
+    """Of the first batch of a fork: the session whose events 1 to `seq` stand before it, shared and not copied."""
+    erased: tuple[Overwrite, ...] = ()
+    """Data that others take the place of, in every session that has or shares such an event."""
+    erased_contents: tuple[Content, ...] = ()
+    """Bytes that take the place of those kept under the same digest, if there are any."""
 
 
 @frozen
@@ -91,13 +107,18 @@ class InboxEntry:
 
 @frozen
 class SessionInfo:
-    """A line of the list of sessions; `created` and `updated` in microseconds since 1970 UTC."""
+    """A line of the list of sessions; `created` and `updated` in microseconds since 1970 UTC.
+
+    A fork is `created` with the first event of its own.
+    """
 
     id: SessionId
     seq: int
     hash: bytes
     created: int
     updated: int
+    base: SessionId | None = None
+    """The session that holds the last of the events that this one shares; None when all are its own."""
 
 
 class Store(Protocol):
@@ -132,6 +153,8 @@ class Store(Protocol):
 
         None: stored. `ConcurrencyConflict`: token, seq or hash were not those of the head; nothing of it was stored.
         A batch whose last hash is already the head counts as stored. A failure of the whole transaction is raised.
+        A batch with a `base` is refused, too, unless its session is empty and the base has an event `seq` with
+        `prev_hash`. Once a batch that erases is stored, the store keeps no older bytes of what it erased.
         """
 
     def read(
@@ -154,5 +177,37 @@ class Store(Protocol):
     def sessions(self) -> list[SessionInfo]:
         """All sessions with at least one event, most recently changed last."""
 
+    def detach(self, session: SessionId, token: int) -> int:
+        """Copy the events that a fork shares, so that it needs no other session; how many, 0 when there are none.
+
+        Like `cut` and `delete`, raises `ConcurrencyConflict` unless `token` is the session's.
+        """
+
+    def cut(self, session: SessionId, token: int, seq: int) -> None:
+        """Take away the events after `seq`, which are damaged.
+
+        Raises `SessionShared` when forks share some of them or they are shared, `LogBroken` when `seq` is not there.
+        """
+
+    def delete(self, session: SessionId, token: int) -> None:
+        """Forget a session, its inbox, and the contents that no event refers to any more.
+
+        Raises `SessionShared` when forks share its events: `detach` them first. No token of it is ever given again.
+        """
+
+    def check(self, *, repair: bool = False) -> list[str]:
+        """What is wrong with the storage itself, in words; logs are not looked into.
+
+        With `repair`, what can be made anew from what is there is made anew first.
+        """
+
     def close(self) -> None:
         """Let go of files and connections; idempotent."""
+
+
+_DIGEST = re.compile(rb'"(1:[0-9a-f]{64})"')
+
+
+def digests_in(data: bytes) -> tuple[Digest, ...]:
+    """The digests that an event's data may refer to contents by, each once, in order."""
+    return tuple(dict.fromkeys(Digest(found.decode()) for found in _DIGEST.findall(data)))

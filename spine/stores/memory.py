@@ -11,7 +11,7 @@ from struct import Struct
 
 import attrs
 
-from spine.store import Append, Claim, Content, InboxEntry, Owner, Row, SessionInfo
+from spine.store import Append, Claim, Content, InboxEntry, Overwrite, Owner, Row, SessionInfo, digests_in
 from spine.stores import verdicts
 from spine.values import Digest, SessionId
 
@@ -34,6 +34,11 @@ class _Session:
     keys: set[str] = attrs.field(factory=set)
     """Every inbox key ever used: consuming an entry does not free its key."""
     inbox: dict[int, InboxEntry] = attrs.field(factory=dict)
+    base: SessionId | None = None
+    """Who holds the last of the first `shared` rows; each list has the same rows."""
+    shared: int = 0
+    begins: int = 0
+    """Where in the list the first event of its own was, when it was forked."""
 
     @property
     def head(self) -> tuple[int, bytes]:
@@ -158,11 +163,58 @@ class MemoryStore:
         """All sessions with at least one event, most recently changed last."""
         with self._lock:
             found = [
-                SessionInfo(id, *kept.head, kept.row(0).at, kept.row(len(kept.rows) - 1).at)
+                SessionInfo(id, *kept.head, kept.row(kept.begins).at, kept.row(len(kept.rows) - 1).at, kept.base)
                 for id, kept in self._sessions.items()
                 if kept.rows
             ]
         return sorted(found, key=lambda info: info.updated)
+
+    def detach(self, session: SessionId, token: int) -> int:
+        """Let a fork need no other session; its list has all rows already."""
+        with self._lock:
+            kept = self._checked(session, token)
+            shared, kept.base, kept.shared = kept.shared, None, 0
+            return shared
+
+    def cut(self, session: SessionId, token: int, seq: int) -> None:
+        """Take away the events after `seq`."""
+        with self._lock:
+            kept = self._checked(session, token)
+            if kept.base is not None and seq <= kept.shared:
+                raise verdicts.not_own(session, seq, kept.base)
+            if not 0 < seq <= len(kept.rows):
+                raise verdicts.no_event(session, seq)
+            self._check_unshared(session, seq, what="events")
+            kept.hash = kept.row(seq - 1).hash
+            del kept.rows[seq:]
+
+    def delete(self, session: SessionId, token: int) -> None:
+        """Forget a session and what only it refers to."""
+        with self._lock:
+            kept = self._checked(session, token)
+            self._check_unshared(session, 0, what="the events")
+            self._used_up = max(self._used_up, kept.token)
+            del self._sessions[session]
+            gone = _referred_to(kept)
+            for other in self._sessions.values() if gone else ():
+                gone -= _referred_to(other)
+            for digest in gone:
+                self._contents.pop(digest, None)
+
+    def check(self, *, repair: bool = False) -> list[str]:
+        """Nothing can be wrong with it."""
+        return []
+
+    def _checked(self, session: SessionId, token: int) -> _Session:
+        kept = self._sessions.get(session) or _Session()
+        seq, hash = kept.head
+        verdicts.check_token(session, token, seq=seq, hash=hash, actual=kept.token or None)
+        return kept
+
+    def _check_unshared(self, session: SessionId, seq: int, *, what: str) -> None:
+        forks = [id for id, other in self._sessions.items() if other.base == session and other.shared > seq]
+        if forks:
+            raise verdicts.shared(session, forks, what=what)
 
     def close(self) -> None:
         """Do nothing: the sessions stay for whoever still holds the store."""
@@ -175,6 +227,10 @@ class MemoryStore:
         if kept is None:
             return verdicts.conflict(batch, seq=0, hash=b"", token=None)
         seq, hash = kept.head
+        if batch.base is not None and batch.token == kept.token and not seq:
+            if not self._share(kept, batch.base, batch):
+                return verdicts.no_base(batch)
+            seq, hash = kept.head
         # The genesis hash is the caller's business: a session without events takes any.
         if batch.token != kept.token or batch.seq != seq or (seq and batch.prev_hash != hash):
             if verdicts.is_repeated(batch, seq=seq, hash=hash):
@@ -189,4 +245,31 @@ class MemoryStore:
             self._contents.setdefault(content.digest, content)
         for number in batch.consumed:
             kept.inbox.pop(number, None)
+        for overwrite in batch.erased:
+            self._overwrite(overwrite)
+        for content in batch.erased_contents:
+            if content.digest in self._contents:
+                self._contents[content.digest] = content
         return None
+
+    def _share(self, kept: _Session, base: SessionId, batch: Append) -> bool:
+        holder = self._sessions.get(base)
+        if holder is None or len(holder.rows) < batch.seq or holder.row(batch.seq - 1).hash != batch.prev_hash:
+            return False
+        while holder.base is not None and batch.seq <= holder.shared:
+            base, holder = holder.base, self._sessions[holder.base]
+        kept.rows, kept.hash = holder.rows[: batch.seq], batch.prev_hash
+        kept.base, kept.shared, kept.begins = base, batch.seq, batch.seq
+        return True
+
+    def _overwrite(self, overwrite: Overwrite) -> None:
+        place = overwrite.seq - 1
+        for kept in self._sessions.values():
+            if place < len(kept.rows) and kept.row(place).hash == overwrite.hash:
+                kind, where, old = kept.rows[place]
+                header = old[: _HEAD.size + len(overwrite.hash)]
+                kept.rows[place] = (kind, where, header + overwrite.data)
+
+
+def _referred_to(kept: _Session) -> set[Digest]:
+    return {digest for place in range(len(kept.rows)) for digest in digests_in(kept.row(place).data)}

@@ -25,15 +25,18 @@ from typing import Any, Final, Literal
 
 from spine.errors import LogBroken, StoreBusy, StoreUnavailable
 from spine.store import Append, Claim, Content, InboxEntry, Owner, Row, SessionInfo
+from spine.stores import sqlite_upkeep as upkeep
 from spine.stores import verdicts
 from spine.stores.sqlite_file import connect, connect_unchanging, translate
+from spine.stores.sqlite_upkeep import SEQ_BITS as _SEQ_BITS
+from spine.stores.sqlite_upkeep import Span
+from spine.stores.sqlite_upkeep import base_key as _base
 from spine.values import Digest, SessionId
 
 Durability = Literal["full", "relaxed"]
 Kind = tuple[str, int, str | None, bool]
 """Type, version, origin, required."""
 
-_SEQ_BITS: Final = 24
 _STEP_BITS: Final = 13
 _STEP_MASK: Final = (1 << _STEP_BITS) - 1
 _USUAL_PLACE = re.compile(r"t([1-9][0-9]{0,8})(?:s([1-9][0-9]{0,3}))?", re.ASCII)
@@ -140,7 +143,10 @@ class SqliteStore:
         for batch in batches:
             verdicts.check_batch(batch)
         with self._writing() as connection:
-            return [self._append(connection, batch) for batch in batches]
+            stored = [self._append(connection, batch) for batch in batches]
+        if any(batch.erased or batch.erased_contents for batch in batches):
+            self._purge()
+        return stored
 
     def put_inbox(self, session: SessionId, key: str, kind: str, data: bytes) -> bool:
         """Queue a request durably; False when the key was used before. Raises `SessionUnknown`."""
@@ -162,6 +168,8 @@ class SqliteStore:
 
     def _append(self, connection: sqlite3.Connection, batch: Append) -> Exception | None:
         rows = batch.rows
+        if batch.base is not None and not upkeep.link(connection, batch):
+            return self._refusal(connection, batch)
         found = self._locate(connection, batch)
         if found is None:
             return self._refusal(connection, batch)
@@ -207,6 +215,8 @@ class SqliteStore:
         self._known.pop(batch.session, None)
         found = connection.execute("SELECT seq, hash, token FROM sessions WHERE id = ?", (batch.session,)).fetchone()
         seq, hash, token = found or (0, b"", None)
+        if batch.base is not None and not seq and token == batch.token:
+            return verdicts.no_base(batch)
         if verdicts.is_repeated(batch, seq=seq, hash=hash):
             return None
         return verdicts.conflict(batch, seq=seq, hash=hash, token=token)
@@ -236,12 +246,19 @@ class SqliteStore:
         """
         with self._reading() as connection:
             found = connection.execute(
-                "SELECT no, seq, created FROM sessions WHERE id = ? AND seq > 0", (session,)
+                "SELECT no, seq, created, (SELECT 1 FROM events WHERE key = (no - 1) << 24) "
+                "FROM sessions WHERE id = ? AND seq > 0",
+                (session,),
             ).fetchone()
         if found is None:
             return iter(())
-        no, last, created = found
-        return self._rows(no, created, max(0, after), last if until is None else min(until, last), tuple(types))
+        no, last, created, is_fork = found
+        last = last if until is None else min(until, last)
+        lies = [Span(no, created, max(0, after), last)]
+        if is_fork:
+            with self._reading() as connection:
+                lies = upkeep.spans(connection, *lies[0])
+        return self._rows(lies, tuple(types))
 
     def head(self, session: SessionId) -> tuple[int, bytes] | None:
         """Seq and hash of the last event; None when there is none."""
@@ -275,14 +292,17 @@ class SqliteStore:
         """All sessions with at least one event, most recently changed last."""
         with self._reading() as connection:
             rows = connection.execute(
-                "SELECT id, seq, hash, created, updated FROM sessions WHERE seq > 0 ORDER BY updated, no"
+                "SELECT s.id, s.seq, s.hash, s.created, s.updated, b.id FROM sessions s "
+                "LEFT JOIN events e ON e.key = (s.no - 1) << 24 LEFT JOIN sessions b ON b.no = e.place "
+                "WHERE s.seq > 0 ORDER BY s.updated, s.no"
             )
-            return [SessionInfo(id, seq, _to_bytes(hash), *times) for id, seq, hash, *times in rows]
+            return [SessionInfo(id, seq, _to_bytes(hash), *rest) for id, seq, hash, *rest in rows]
 
-    def _rows(self, no: int, created: int, after: int, last: int, types: tuple[str, ...]) -> Iterator[Row]:
-        while after < last:
-            page, after = self._page(no, created, after, last, types)
-            yield from page
+    def _rows(self, lies: Sequence[Span], types: tuple[str, ...]) -> Iterator[Row]:
+        for no, created, after, last in lies:
+            while after < last:
+                page, after = self._page(no, created, after, last, types)
+                yield from page
 
     def _page(self, no: int, created: int, after: int, last: int, types: tuple[str, ...]) -> tuple[list[Row], int]:
         """Some next rows, and the seq up to which they are complete."""
@@ -316,6 +336,42 @@ class SqliteStore:
         ):
             self._kinds[id] = (type_, version, origin, bool(required))
         return self._kinds[wanted]
+
+    # ----------------------------------------------------------------------------------------------------- upkeep
+
+    def detach(self, session: SessionId, token: int) -> int:
+        """Copy the events that a fork shares, so that it needs no other session; how many."""
+        with self._writing() as connection:
+            self._known.pop(session, None)
+            return upkeep.detach(connection, session, token)
+
+    def cut(self, session: SessionId, token: int, seq: int) -> None:
+        """Take away the events after `seq`."""
+        with self._writing() as connection:
+            upkeep.cut(connection, session, token, seq)
+
+    def delete(self, session: SessionId, token: int) -> None:
+        """Forget a session and what only it refers to, then write the file anew without it."""
+        with self._writing() as connection:
+            self._known.pop(session, None)
+            upkeep.delete(connection, session, token)
+        self._purge()
+
+    def check(self, *, repair: bool = False) -> list[str]:
+        """What is wrong with the file's pages and indexes; with `repair` both are written anew first."""
+        if repair:
+            with self._writing() as connection:
+                connection.execute("REINDEX")
+            self._purge()
+        with self._reading() as connection:
+            return upkeep.problems(connection)
+
+    def _purge(self) -> None:
+        self._enter(self._write_lock)
+        try:
+            upkeep.purge(self._writer, self.url)
+        finally:
+            self._write_lock.release()
 
     # --------------------------------------------------------------------------------------------------- lifetime
 
@@ -391,12 +447,9 @@ def _extend(connection: sqlite3.Connection, owner: Owner, *, now: int, until: in
         connection.execute("INSERT INTO owners VALUES (?, ?, ?, ?, ?)", row)
 
 
-def _base(no: int) -> int:
-    """The key before a session's first event. Small numbers are short in the file, so the first session has 0."""
-    return (no - 1) << _SEQ_BITS
-
-
 def _add_beside(connection: sqlite3.Connection, batch: Append, no: int) -> None:
+    if batch.erased or batch.erased_contents:
+        upkeep.overwrite(connection, batch.erased, batch.erased_contents)
     if batch.contents:
         connection.executemany(_ADD_CONTENT, [(each.digest, each.media_type, each.data) for each in batch.contents])
     if batch.consumed:

@@ -22,6 +22,9 @@ from spine.errors import StoreBusy, StoreError, StoreNewer, StoreUnavailable
 APPLICATION_ID = 0x5370696E
 """`Spin` in ASCII: what `file` and SQLite's own header call the program that owns the file."""
 FORMAT = 1
+"""Of a new file."""
+NEWEST = 2
+"""What is read here: `sqlite_upkeep` says what makes a file of format 1 one of format 2."""
 PAGE_BYTES = 4096
 
 # Each table and index costs a page even while it is empty, so small tables have no index beside them.
@@ -216,9 +219,9 @@ def _is_ours(connection: sqlite3.Connection, path: str) -> bool:
 def _check_owner(connection: sqlite3.Connection, path: str) -> bool:
     """Whether the file holds our tables already; False for an empty one. Raises for what is not ours to use."""
     owner, found = _number(connection, "application_id"), _number(connection, "user_version")
-    if owner == APPLICATION_ID and found > FORMAT:
+    if owner == APPLICATION_ID and found > NEWEST:
         raise StoreNewer(
-            f"{path} has format {found}, this version reads up to {FORMAT}; {_UNCHANGED}",
+            f"{path} has format {found}, this version reads up to {NEWEST}; {_UNCHANGED}",
             hint="pip install -U agent-spine",
         )
     if owner == APPLICATION_ID and found >= 1:

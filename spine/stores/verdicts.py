@@ -3,7 +3,9 @@
 Kept apart from the stores so that a person reads the same sentence whichever of them was asked.
 """
 
-from spine.errors import ConcurrencyConflict, SessionOwned, SessionUnknown, UsageError
+from collections.abc import Sequence
+
+from spine.errors import ConcurrencyConflict, LogBroken, SessionOwned, SessionShared, SessionUnknown, UsageError
 from spine.store import Append, Owner
 from spine.values import SessionId
 
@@ -11,8 +13,10 @@ MICROSECONDS = 1_000_000
 
 
 def check_batch(batch: Append) -> None:
-    """Raise `UsageError` unless the rows follow `batch.seq` without gap; an empty batch is fine."""
+    """Raise `UsageError` unless the rows follow `batch.seq` without gap; an empty batch is fine, but for a fork."""
     seq = batch.seq
+    if batch.base is not None and not (seq and batch.rows):
+        raise UsageError(f"append to session {batch.session}: a fork begins after an event, with one of its own")
     for row in batch.rows:
         seq += 1
         if row.seq != seq:
@@ -34,6 +38,38 @@ def conflict(batch: Append, *, seq: int, hash: bytes, token: int | None) -> Conc
     else:
         found = f"the event there has hash {hash.hex()[:12]}, the batch builds on {batch.prev_hash.hex()[:12]}"
     return ConcurrencyConflict(f"{wanted}: {found}; nothing was written", actual_seq=seq, actual_hash=hash)
+
+
+def no_base(batch: Append) -> ConcurrencyConflict:
+    """The refusal of a fork whose base has no such event."""
+    found = f"session {batch.base} has no event {batch.seq} with hash {batch.prev_hash.hex()[:12]}"
+    wanted = f"fork session {batch.base} at seq {batch.seq} as {batch.session}"
+    return ConcurrencyConflict(f"{wanted}: {found}; nothing was written", actual_seq=0)
+
+
+def check_token(session: SessionId, token: int, *, seq: int, hash: bytes, actual: int | None) -> None:
+    """Raise `ConcurrencyConflict` unless `token` is the one that the session was claimed with last."""
+    if token != actual:
+        found = "it was never claimed" if actual is None else f"another writer claimed it (token {token}, now {actual})"
+        raise ConcurrencyConflict(f"session {session}: {found}; nothing was done", actual_seq=seq, actual_hash=hash)
+
+
+def shared(session: SessionId, forks: Sequence[SessionId], *, what: str) -> SessionShared:
+    """The refusal to take events away that forks need."""
+    some = ", ".join(forks[:5]) + (f" and {len(forks) - 5} more" if len(forks) > 5 else "")
+    text = f"{what} of session {session} cannot be taken away: forks of it share them ({some}); nothing was done"
+    return SessionShared(text, forks=tuple(forks), hint=f"spine delete {session} --detach")
+
+
+def not_own(session: SessionId, seq: int, base: SessionId) -> SessionShared:
+    """The refusal to cut a fork inside of what it shares."""
+    text = f"session {session} cannot be cut at seq {seq}: it shares the events around it with {base}"
+    return SessionShared(f"{text}; nothing was done")
+
+
+def no_event(session: SessionId, seq: int) -> LogBroken:
+    """The refusal to cut a log after an event that is not there."""
+    return LogBroken(f"session {session} cannot be cut after seq {seq}: there is no such event", seq=seq)
 
 
 def is_repeated(batch: Append, *, seq: int, hash: bytes) -> bool:

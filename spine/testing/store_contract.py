@@ -12,15 +12,13 @@ nowhere else, so a store that passes may stand under every log.
 
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
 import attrs
 
 from spine.errors import SessionOwned, SessionUnknown, UsageError
-from spine.store import MAX_EVENT_BYTES, Append, Claim, Owner, SessionInfo, Store
+from spine.store import MAX_EVENT_BYTES, Append, Claim, Owner, SessionInfo
 from spine.testing.store_trials import (
     ALICE,
     BOB,
@@ -38,6 +36,7 @@ from spine.testing.store_trials import (
     refused,
     writer,
 )
+from spine.testing.store_upkeep import UpkeepContract
 from spine.values import SessionId
 
 __all__ = ["StoreContract"]
@@ -49,25 +48,8 @@ _BYTES = (b"", b"\0", b"a\0b\0", bytes(range(256)), b"\xff\xfe\x80", b'{"a":1.0}
 _RANGES = [(after, until) for after in (-3, 0, 1, 3, 6, 9, 10, 50) for until in (None, 0, 1, 3, 7, 10, 20)]
 
 
-class StoreContract:
+class StoreContract(UpkeepContract):
     """The tests. A subclass gives `make_store`, and `reopen` when its sessions outlive a store object."""
-
-    def make_store(self) -> Store:
-        """A new store without sessions."""
-        raise NotImplementedError
-
-    def reopen(self, store: Store) -> Store | None:
-        """Close `store` and open the same sessions again; None when they are gone with it."""
-        return None
-
-    @contextmanager
-    def opened(self) -> Iterator[Store]:
-        """A new store that is closed at the end."""
-        store = self.make_store()
-        try:
-            yield store
-        finally:
-            store.close()
 
     # ---------------------------------------------------------------------------------------------------- append
 

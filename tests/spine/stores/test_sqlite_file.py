@@ -168,7 +168,7 @@ def test_a_newer_format_is_refused_and_left_as_it_was(
     before = {end: Path(f"{path}{end}").read_bytes() for end in ("", "-wal") if Path(f"{path}{end}").exists()}
     with pytest.raises(StoreNewer) as caught:
         SqliteStore(path)
-    assert str(caught.value) == "spine.db has format 4, this version reads up to 1; nothing was changed"
+    assert str(caught.value) == "spine.db has format 4, this version reads up to 2; nothing was changed"
     assert caught.value.hint == "pip install -U agent-spine"
     assert {end: Path(f"{path}{end}").read_bytes() for end in before} == before
 
