@@ -39,7 +39,7 @@ TABLE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "transcript": ("spine.cli.transcript", "Print what a person saw."),
         "log": ("spine.cli.log", "Print every event in one line."),
         "request": ("spine.cli.request", "Print what the model saw in a step, and what was new."),
-        "explain": ("spine.cli.request", "Tell where the parts of a step come from, or why a call ran."),
+        "explain": ("spine.cli.request", "Tell whose the parts of a step are, or why a call ran."),
     },
     "Prove": {
         "verify": ("spine.cli.verify", "Check chain, contents, requests and calls of a session or an export."),

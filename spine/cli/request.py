@@ -10,7 +10,8 @@ from spine.cli.reading import reading_session
 from spine.cli.screen import LOCAL, out, out_json
 from spine.config import load_settings
 from spine.errors import UsageError
-from spine.proof.explain import explain_call, explain_step
+from spine.proof.explain_call import call_json, explain_call
+from spine.proof.explain_step import step_facts, step_json, step_text
 from spine.proof.request_text import diff_text, patches_text, request_text
 from spine.proof.request_view import RequestView, find_request, patch_views, request_json
 from spine.stored import StoredLog
@@ -53,14 +54,18 @@ def _text(reader: StoredLog, view: RequestView, earlier: RequestView | None, *, 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[SESSION] [CALL]")
 @_STEP
-@options("store")
-def explain(words: tuple[str, ...], step: str | None, store: str | None) -> None:
-    """Tell where the parts of a step come from; or, for a call such as t1s2c1, why it ran."""
+@options("store", "json")
+def explain(words: tuple[str, ...], step: str | None, store: str | None, as_json: bool) -> None:
+    """Tell whose the parts of a step are; or, for a call such as t1s2c1, why it ran."""
     session, call = _session_and_call(words)
     if call is not None and step is not None:
         raise UsageError(f"--step {step} and the call {call} are two questions", hint=f"spine explain {call}")
     with reading_session(store, session, check=True) as reader:
-        out(explain_step(reader, step) if call is None else explain_call(reader, call, zone=LOCAL))
+        if call is not None:
+            out_json(call_json(reader, call)) if as_json else out(explain_call(reader, call, zone=LOCAL))
+        else:
+            facts = step_facts(reader, step)
+            out_json(step_json(facts)) if as_json else out(step_text(facts))
 
 
 def _session_and_call(words: tuple[str, ...]) -> tuple[str | None, str | None]:

@@ -2,15 +2,24 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
+from spine.agent import Agent
 from spine.codec import Codec, genesis, row_hash
+from spine.config import Settings
 from spine.exports import ExportReader, export
+from spine.functions import tool
+from spine.hooks import hookimpl
 from spine.log import LogReader
+from spine.messages import user_message
+from spine.runtime import Runtime
+from spine.sections import Section
 from spine.store import Append, Owner, Row
 from spine.stores.memory import MemoryStore
+from spine.testing import FakeClock, ScriptedAdapter, call, say
 from spine.testing.demo import play_demo
 from spine.values import SessionId
 
@@ -72,3 +81,71 @@ def from_file(tmp_path: Path) -> Iterator[Callable[[bytes], ExportReader]]:
     yield read
     for reader in opened:
         reader.close()
+
+
+@tool(effect="read_only")
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return f"{word}: a word\x1b[2J"
+
+
+class Careful:
+    """A plugin with a section, which changes requests, calls and results."""
+
+    __name__ = "spine_careful"
+    __version__ = "2.1"
+
+    @hookimpl
+    def spine_register_prompts(self, registrar: Any) -> None:
+        registrar.add(Section("policy", order=50, dynamic=True, render=lambda context: f"Step {context.step}."))
+
+    @hookimpl
+    async def spine_pre_step(self, request: Any, context: Any, call_next: Any) -> Any:
+        messages = (*request.messages, user_message("Be quick."))
+        return await call_next(request.evolve(max_output_tokens=64, messages=messages))
+
+    @hookimpl
+    async def spine_pre_execute(self, call: Any, context: Any, call_next: Any) -> Any:
+        return await call_next(call.evolve(arguments={"word": call.arguments["word"].upper()}))
+
+
+class Silent:
+    """A plugin that is asked last and changes nothing."""
+
+    __name__ = "spine_silent"
+    __version__ = "1.0"
+
+    @hookimpl(trylast=True)
+    async def spine_pre_step(self, request: Any, context: Any, call_next: Any) -> Any:
+        return await call_next(request)
+
+
+def play_careful(*sections: Section, plugins: tuple[Any, ...] = (Careful(),)) -> LogReader:
+    """A session in which a plugin had its hand in everything, in scope `acme` with `sections` in it."""
+    store = MemoryStore()
+
+    async def play() -> None:
+        model = ScriptedAdapter(call("look_up", word="mug"), say("A mug."))
+        settings = Settings(installed_plugins=False)
+        agent = Agent("demo:small", instructions="Be brief.", tools=[look_up])
+        async with Runtime.open(store, model=model, clock=FakeClock(), settings=settings, plugins=plugins) as runtime:
+            for section in sections:
+                runtime.scope("acme").add(section)
+            session = await runtime.session("careful", agent, scope="acme")
+            await session.run("What is a mug?")
+
+    anyio.run(play)
+    return LogReader(store, Codec(), SessionId("careful"))
+
+
+@pytest.fixture(scope="session")
+def careful() -> LogReader:
+    """A session in which a plugin had its hand in everything."""
+    return play_careful()
+
+
+@pytest.fixture(scope="session")
+def layered() -> LogReader:
+    """The same, with a section of the scope in front of the plugin's, an empty one, and a plugin that only looks."""
+    policy = Section("policy", order=50, render="Sixty days.")
+    return play_careful(policy, Section("mute", order=60, render=""), plugins=(Silent(), Careful()))

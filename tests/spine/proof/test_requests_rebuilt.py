@@ -1,76 +1,18 @@
-"""spine.proof.request_view, request_text and explain: what the model saw, what was new, and whose it was."""
+"""spine.proof.request_view and request_text: what the model saw, and what was new."""
 
 from collections.abc import Callable
-from typing import Any
 
-import anyio
 import attrs
 import pytest
 
-from spine.agent import Agent
-from spine.codec import Codec
-from spine.config import Settings
 from spine.errors import EventUnknown, UsageError
-from spine.functions import tool
-from spine.hooks import hookimpl
 from spine.log import LogReader
-from spine.messages import user_message
-from spine.proof.explain import explain_call, explain_step
 from spine.proof.request_text import diff_text, patches_text, request_text
 from spine.proof.request_view import find_request, patch_views, request_json, request_views
-from spine.runtime import Runtime
-from spine.sections import Section
 from spine.store import Row
-from spine.stores.memory import MemoryStore
-from spine.testing import FakeClock, ScriptedAdapter, call, say
-from spine.values import SessionId, encode
+from spine.values import encode
 
 Rechained = Callable[[Callable[[list[Row]], list[Row]]], LogReader]
-
-
-@tool(effect="read_only")
-def look_up(word: str) -> str:
-    """Look a word up."""
-    return f"{word}: a word\x1b[2J"
-
-
-class Careful:
-    """A plugin with a section, which changes requests, calls and results."""
-
-    __name__ = "spine_careful"
-    __version__ = "2.1"
-
-    @hookimpl
-    def spine_register_prompts(self, registrar: Any) -> None:
-        registrar.add(Section("policy", order=50, dynamic=True, render=lambda context: f"Step {context.step}."))
-
-    @hookimpl
-    async def spine_pre_step(self, request: Any, context: Any, call_next: Any) -> Any:
-        messages = (*request.messages, user_message("Be quick."))
-        return await call_next(request.evolve(max_output_tokens=64, messages=messages))
-
-    @hookimpl
-    async def spine_pre_execute(self, call: Any, context: Any, call_next: Any) -> Any:
-        return await call_next(call.evolve(arguments={"word": call.arguments["word"].upper()}))
-
-
-@pytest.fixture(scope="module")
-def careful() -> LogReader:
-    """A session in which a plugin had its hand in everything."""
-    store = MemoryStore()
-
-    async def play() -> None:
-        model = ScriptedAdapter(call("look_up", word="mug"), say("A mug."))
-        settings = Settings(installed_plugins=False)
-        agent = Agent("demo:small", instructions="Be brief.", tools=[look_up])
-        async with Runtime.open(
-            store, model=model, clock=FakeClock(), settings=settings, plugins=[Careful()]
-        ) as runtime:
-            session = await runtime.session("careful", agent)
-            await session.run("What is a mug?")
-
-    anyio.run(play)
-    return LogReader(store, Codec(), SessionId("careful"))
 
 
 # ------------------------------------------------------------------------------------------------------------ views
@@ -214,78 +156,3 @@ def test_patches_in_words(careful: LogReader, demo: LogReader) -> None:
     ]
     untouched, _ = find_request(demo)
     assert patches_text(untouched, patch_views(demo, untouched)).endswith("\nno plugin changed this request")
-
-
-# ------------------------------------------------------------------------------------------------------ explanations
-
-
-def test_a_step_is_explained_with_whose_each_part_is(careful: LogReader) -> None:
-    view, _ = find_request(careful, "t1s2")
-    assert explain_step(careful, "t1s2").split("\n") == [
-        f"t1s2 · request seq {view.seq} · digest {view.digest[2:10]} equal to the one sent",
-        "sections  10  instructions  agent agent  static",
-        "          50  policy        careful@2.1  dynamic",
-        "tools     look_up  read_only",
-        "adapter   demo · protocol scripted · model small · no price known",
-        "pre_step  1  careful@2.1  max_output_tokens unset → 64; message 4: 0 gone, 1 added",
-        "plugins   careful 2.1, spine 0.1.0",
-        "contract  as when the session was created",
-    ]
-
-
-def test_a_call_is_explained_from_request_to_outcome(demo: LogReader) -> None:
-    seq = {event.type: event.seq for event in demo.read()}
-    lines = explain_call(demo, "t1s2c1").split("\n")
-    assert lines[0] == (
-        'refund(order_id="1017", amount_cents=1290) ran once, outcome ok in 0 ms   '
-        f"seq {seq['tool.started']}-{seq['tool.completed']}"
-    )
-    facts = {line[2:24].strip(): line[24:].strip() for line in lines[1:]}
-    assert facts["asked by the model in"].endswith("3 messages)")
-    assert facts["which had seen"].startswith("user input seq 2 · lookup_order result seq ")
-    assert facts["arguments"] == "as the model wrote them; no plugin changed them"
-    assert facts["allowed by"].startswith(
-        "demo at 09:00:02, for exactly this tool, arguments, schema, policy and plugin"
-    )
-
-
-def test_a_changed_argument_names_its_plugin(careful: LogReader) -> None:
-    text = explain_call(careful, "t1s1c1")
-    assert text.startswith('look_up(word="MUG") ran once')
-    assert 'changed by careful@2.1; the model wrote {"word": "mug"}' in text
-    assert "policy (careful@2.1)" in text
-    assert "its tool's policy; no approval was asked" in text
-
-
-@pytest.mark.parametrize(
-    ("until", "said"),
-    [
-        ("approval.requested", ["did not run, no outcome yet", "nobody yet: approval a1 waits"]),
-        ("tool.started", ["ran once, no outcome yet   seq "]),
-    ],
-)
-def test_an_unfinished_call_says_what_is_missing(rechained: Rechained, until: str, said: list[str]) -> None:
-    def edit(rows: list[Row]) -> list[Row]:
-        last = max(i for i, row in enumerate(rows) if row.type == until)
-        return rows[: last + 1]
-
-    text = explain_call(rechained(edit), "t1s2c1")
-    assert all(part in text for part in said)
-
-
-def test_a_call_that_ran_twice_says_so(rechained: Rechained) -> None:
-    def edit(rows: list[Row]) -> list[Row]:
-        at = max(i for i, row in enumerate(rows) if row.type == "tool.started")
-        resolved = encode({"call": "t1s2c1", "decision": "rerun", "reason": "idempotent"})
-        extra = rows[at]._replace(type="tool.resolved", data=resolved)
-        return [*rows[: at + 1], extra, *rows[at:]]
-
-    text = explain_call(rechained(edit), "t1s2c1")
-    assert "ran twice" in text
-    assert "rerun: idempotent" in text
-
-
-@pytest.mark.parametrize("call_id", ["t1s2c9", "t1s3", "", "x"])
-def test_an_unknown_call_is_told_with_those_there_are(demo: LogReader, call_id: str) -> None:
-    with pytest.raises(UsageError, match="calls are t1s1c1, t1s2c1"):
-        explain_call(demo, call_id)

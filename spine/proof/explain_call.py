@@ -1,10 +1,9 @@
-"""Why the model was asked this, and why that call ran (floor 13): attribution, from the log alone.
+"""Why a call ran (floor 13): who asked for it, knowing what, with whose arguments, allowed by whom, with which end.
 
-What a step could use is in its request; who put it there is in the sections' sources and the patches. What was offered
-and not chosen (shadowed sections, tools that no agent named) is not in a log and not told here.
+Everything is from the log alone.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, tzinfo
 from typing import Any
 
@@ -16,113 +15,37 @@ from spine.events import (
     ApprovalDecided,
     ApprovalRequested,
     MessageCommitted,
+    Patch,
     RecordedEvent,
-    SessionCreated,
-    SessionResumed,
     ToolCompleted,
     ToolResolved,
     ToolRevised,
     ToolStarted,
 )
 from spine.messages import ToolCallBlock, ToolResultBlock
-from spine.projectors.phrases import call_text, clock, counted, duration, json_text, listed, name_text, with_reason
+from spine.projectors.json import plain, utc
+from spine.projectors.lines import result_lines
+from spine.projectors.phrases import (
+    call_text,
+    clock,
+    counted,
+    duration,
+    excerpt,
+    json_text,
+    listed,
+    name_text,
+    with_reason,
+)
 from spine.projectors.visible import one_line
-from spine.proof.request_text import patch_phrases, required_parameters
-from spine.proof.request_view import RequestView, find_request, frame_selection, patch_views
+from spine.proof.request_text import required_parameters
+from spine.proof.request_view import RequestView, find_request
 from spine.stored import StoredLog
-from spine.values import CallId, Digest, short, step_of
+from spine.values import CallId, Digest, JsonObject, short, step_of
 
-__all__ = ["CallStory", "call_story", "explain_call", "explain_step"]
+__all__ = ["CallStory", "call_json", "call_story", "explain_call"]
 
 MAX_SEEN = 8
-_READ = ("session.created", "session.resumed", "tool.started", "approval.requested")
 _TIMES = ("did not run", "ran once", "ran twice")
-
-
-# ------------------------------------------------------------------------------------------------------------ a step
-
-
-def explain_step(reader: StoredLog, step: str | None = None) -> str:
-    """Sections, tools, adapter and changes of a step's request, each with whose it is. Raises `UsageError`."""
-    view, _ = find_request(reader, step)
-    facts = list(reader.read(types=_READ))
-    same = "equal to the one sent" if view.is_equal else "NOT the one sent"
-    lines = [f"{view.step} · request seq {view.seq} · digest {short(view.digest)} {same}"]
-    for head, rows in (
-        ("sections", list(_sections(view))),
-        ("tools", list(_tools(view, facts))),
-        ("adapter", [_adapter(reader, view)]),
-        ("pre_step", list(_pre_step(reader, view))),
-        ("plugins", list(_plugins(facts, view.seq))),
-        ("contract", [_contract(facts, view.seq)]),
-    ):
-        for number, row in enumerate(_columns(rows) or ["none"]):
-            lines.append(f"{head if number == 0 else '':<10}{row}")
-    return "\n".join(lines)
-
-
-def _columns(rows: Iterable[str | tuple[str, ...]]) -> list[str]:
-    """Rows of several cells, set in columns."""
-    rows = list(rows)
-    tuples = [row for row in rows if isinstance(row, tuple)]
-    widths = [max(len(cell) for cell in column) for column in zip(*tuples, strict=False)]
-    return [
-        row if isinstance(row, str) else "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=False)).rstrip()
-        for row in rows
-    ]
-
-
-def _sections(view: RequestView) -> Iterator[tuple[str, ...]]:
-    for block in view.request.system:
-        kind = "dynamic" if block.dynamic else "static"
-        yield str(block.order), name_text(block.name), one_line(block.source) or "unknown", kind
-    for name in view.data.trimmed:
-        yield "", name_text(name), "", "left out to fit the window"
-
-
-def _tools(view: RequestView, facts: list[RecordedEvent]) -> Iterator[tuple[str, ...]]:
-    effects = {fact.data.name: fact.data.effect for fact in facts if isinstance(fact.data, ToolStarted)}
-    asked = {fact.data.name for fact in facts if isinstance(fact.data, ApprovalRequested)}
-    for tool in view.request.tools:
-        effect = effects.get(tool.name, "not run in this session")
-        yield name_text(tool.name), f"{effect}, approval asked" if tool.name in asked else effect
-
-
-def _adapter(reader: StoredLog, view: RequestView) -> str:
-    selection = frame_selection(reader, view)
-    prices = selection.get("prices")
-    said = f"prices {one_line(str(prices))}" if prices else "no price known"
-    parts = (
-        selection.get("provider"),
-        f"protocol {selection.get('protocol')}",
-        f"model {selection.get('model')}",
-        said,
-    )
-    return " · ".join(one_line(str(part)) for part in parts)
-
-
-def _pre_step(reader: StoredLog, view: RequestView) -> Iterator[tuple[str, ...]]:
-    for number, patch in enumerate(patch_views(reader, view), 1):
-        yield str(number), one_line(patch.patch.plugin), "; ".join(patch_phrases(patch)) or "no change"
-    if not view.data.patches:
-        yield ("no plugin changed the request",)
-
-
-def _plugins(facts: list[RecordedEvent], seq: int) -> Iterator[str]:
-    owners = [f.data for f in facts if f.seq < seq and isinstance(f.data, SessionCreated | SessionResumed)]
-    if owners:
-        versions = owners[-1].versions
-        yield ", ".join(f"{one_line(name)} {one_line(str(versions[name]))}" for name in sorted(versions))
-
-
-def _contract(facts: list[RecordedEvent], seq: int) -> str:
-    changed = [f for f in facts if f.seq < seq and isinstance(f.data, SessionResumed) and f.data.changes]
-    if not changed:
-        return "as when the session was created"
-    return f"changed at seq {changed[-1].seq}: {listed(changed[-1].data.changes)}"
-
-
-# ------------------------------------------------------------------------------------------------------------ a call
 
 
 @attrs.frozen(kw_only=True)
@@ -137,6 +60,24 @@ class CallStory:
     def of(self, kind: type) -> tuple[RecordedEvent, ...]:
         """The facts of one kind."""
         return tuple(fact for fact in self.facts if isinstance(fact.data, kind))
+
+    @property
+    def arguments(self) -> JsonObject | None:
+        """Those that its handler got last, or else those that the model wrote; None when that was no object."""
+        started = self.of(ToolStarted)
+        return started[-1].data.arguments if started else self.block.arguments
+
+    @property
+    def patches(self) -> tuple[Patch, ...]:
+        """What plugins changed of the call."""
+        given = [f.data for f in self.facts if isinstance(f.data, ToolStarted | ApprovalRequested) and f.data.patches]
+        return given[-1].patches if given else ()
+
+    @property
+    def completed(self) -> ToolCompleted | None:
+        """What came back; None as long as nothing did."""
+        found = self.of(ToolCompleted)
+        return found[-1].data if found else None
 
 
 def call_story(reader: StoredLog, call: str) -> CallStory:
@@ -172,15 +113,14 @@ def explain_call(reader: StoredLog, call: str, *, zone: tzinfo = UTC) -> str:
     story = call_story(reader, call)
     view, _ = find_request(reader, step_of(CallId(call)))
     order = next((required_parameters(t) for t in view.request.tools if t.name == story.block.name), ())
-    started = story.of(ToolStarted)
-    arguments = started[-1].data.arguments if started else story.block.arguments
-    shown = call_text(story.block.name, arguments, story.block.arguments_text, order)
+    shown = call_text(story.block.name, story.arguments, story.block.arguments_text, order)
     rows = [
         ("asked by the model in", _asked(story, view)),
         ("which had seen", " · ".join(_seen(view)) or "nothing"),
         ("arguments", _arguments(story)),
         *(("allowed by", line) for line in _allowed(story, zone)),
         *(("recovery decided", with_reason(f.data.decision, f.data.reason)) for f in story.of(ToolResolved)),
+        *(("what came back", _came_back(data)) for data in (story.completed,) if data is not None),
         *(("shown to the model", _revised(f)) for f in story.of(ToolRevised)),
     ]
     width = max(len(name) for name, _ in rows)
@@ -188,10 +128,9 @@ def explain_call(reader: StoredLog, call: str, *, zone: tzinfo = UTC) -> str:
 
 
 def _headline(shown: str, story: CallStory) -> str:
-    runs, completed = len(story.of(ToolStarted)), story.of(ToolCompleted)
+    runs, data = len(story.of(ToolStarted)), story.completed
     times = _TIMES[runs] if runs < len(_TIMES) else f"ran {runs} times"
-    if completed:
-        data: ToolCompleted = completed[-1].data
+    if data is not None:
         took = "" if data.duration_s is None or not runs else f" in {duration(data.duration_s)}"
         outcome = f"outcome {data.status}{took}"
     else:
@@ -207,14 +146,7 @@ def _asked(story: CallStory, view: RequestView) -> str:
 
 
 def _seen(view: RequestView) -> Iterator[str]:
-    seen = []
-    for message, seq in zip(view.request.messages, view.seqs, strict=True):
-        where = "written by a plugin" if seq is None else f"seq {seq}"
-        if message.role == "user":
-            seen.append(f"{one_line(message.kind or 'user')} input {where}")
-        for block in message.content:
-            if isinstance(block, ToolResultBlock):
-                seen.append(f"{name_text(block.name)} result {where}")
+    seen = [f"{what} {'written by a plugin' if seq is None else f'seq {seq}'}" for seq, what in _sources(view)]
     if len(seen) > MAX_SEEN:
         yield f"{len(seen) - MAX_SEEN} earlier ones"
     yield from seen[-MAX_SEEN:]
@@ -223,11 +155,20 @@ def _seen(view: RequestView) -> Iterator[str]:
             yield f"{name_text(section.name)} ({one_line(section.source)})"
 
 
+def _sources(view: RequestView) -> Iterator[tuple[int | None, str]]:
+    """The inputs and results of a request: the event of each, and what it is."""
+    for message, seq in zip(view.request.messages, view.seqs, strict=True):
+        if message.role == "user":
+            yield seq, f"{one_line(message.kind or 'user')} input"
+        for block in message.content:
+            if isinstance(block, ToolResultBlock):
+                yield seq, f"{name_text(block.name)} result"
+
+
 def _arguments(story: CallStory) -> str:
-    given = [f.data for f in story.facts if isinstance(f.data, ToolStarted | ApprovalRequested) and f.data.patches]
-    if not given:
+    if not story.patches:
         return "as the model wrote them; no plugin changed them"
-    plugins = listed(patch.plugin for patch in given[-1].patches)
+    plugins = listed(patch.plugin for patch in story.patches)
     wrote = json_text(story.block.arguments) if story.block.arguments is not None else "no object"
     return f"changed by {plugins}; the model wrote {wrote}"
 
@@ -257,3 +198,38 @@ def _short(hash: str) -> str:
 def _revised(fact: RecordedEvent) -> str:
     plugins = listed(patch.plugin for patch in fact.data.patches)
     return f"as revised by {plugins or 'a plugin'} (seq {fact.seq}); what the tool returned is in the log"
+
+
+def _came_back(data: ToolCompleted) -> str:
+    first, *more = result_lines(data.result, data.status)
+    size = counted(len(first.text.encode(errors="replace")), "byte")
+    others = f", and {counted(len(more), 'part')} more" if more else ""
+    return f"{excerpt(first.text)}, {size}{others}"
+
+
+def call_json(reader: StoredLog, call: str) -> dict[str, Any]:
+    """The same chain for programs. Raises `UsageError` naming the calls there are."""
+    story = call_story(reader, call)
+    view, _ = find_request(reader, step_of(CallId(call)))
+    completed = story.completed
+    decided = {fact.data.id: {**plain(fact.data), "at": utc(fact.at)} for fact in story.of(ApprovalDecided)}
+    asked = [plain(fact.data) | {"decided": decided.get(fact.data.id)} for fact in story.of(ApprovalRequested)]
+    return {
+        "call": call,
+        "name": story.block.name,
+        "arguments": plain(story.arguments),
+        "written": plain(story.block.arguments),
+        "written_text": story.block.arguments_text,
+        "changed_by": [patch.plugin for patch in story.patches],
+        "asked_by": {"message": story.message.seq, "request": view.seq, "digest": view.digest, "equal": view.is_equal},
+        "seen": [{"seq": seq, "what": what} for seq, what in _sources(view)],
+        "sections": [{"name": block.name, "source": block.source} for block in view.request.system],
+        "approvals": asked,
+        "recovery": [{"seq": fact.seq, **plain(fact.data)} for fact in story.of(ToolResolved)],
+        "started": [fact.seq for fact in story.of(ToolStarted)],
+        "completed": [fact.seq for fact in story.of(ToolCompleted)],
+        "status": None if completed is None else completed.status,
+        "duration_s": None if completed is None else completed.duration_s,
+        "result": None if completed is None else plain(completed.result.content),
+        "revised_by": [patch.plugin for fact in story.of(ToolRevised) for patch in fact.data.patches],
+    }
