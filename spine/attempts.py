@@ -43,6 +43,7 @@ from spine.messages import Message, Origin, ToolCallBlock
 from spine.projectors.status import TurnState
 from spine.routes import Target
 from spine.run import PendingRequest, Run, stop_if_cancelled
+from spine.stored import StoredLog
 from spine.values import StepId, clean_text
 
 _logger = logging.getLogger("spine")
@@ -65,7 +66,7 @@ class Flow:
         self._run = run
         self._clock = run.clock.monotonic
         self._place = step
-        self._attempt = attempt
+        self.attempt = attempt
         self._first = 0.0
         self._chunks: list[Chunk] = []
         self._offsets: list[int] = []
@@ -119,7 +120,7 @@ class Flow:
         """Record what arrived since the last flush."""
         if self._chunks:
             offsets = tuple(self._offsets) if any(self._offsets) else ()
-            event = ModelChunks(chunks=tuple(self._chunks), attempt=self._attempt, offsets=offsets)
+            event = ModelChunks(chunks=tuple(self._chunks), attempt=self.attempt, offsets=offsets)
             self._chunks, self._offsets, self._size = [], [], 0
             self._run.log.append(event, place=self._place)
 
@@ -274,7 +275,7 @@ def _commit_message(
 ) -> None:
     if run.strict and response.usage.malformed:
         failure = Failure(category="protocol_error", message="the provider's usage is malformed (strict mode)")
-        _attempt_failed(run, pending, flow, step, run.policy.attempts, failure)
+        _attempt_failed(run, pending, flow, step, flow.attempt, failure)
         return
     flow.flush()
     committed = MessageCommitted(
@@ -289,17 +290,17 @@ def _commit_message(
         run.log.append(committed, place=step)
     except ValueTooLarge as error:
         failure = Failure(category="protocol_error", message=f"the answer cannot be recorded: {error.message}")
-        _attempt_failed(run, pending, flow, step, run.policy.attempts, failure)
+        _attempt_failed(run, pending, flow, step, flow.attempt, failure)
         return
     run.flow = run.pending = None
 
 
-def crashed_partial(run: Run, turn: TurnState) -> tuple[bool, Message | None]:
-    """Whether an earlier process recorded chunks of the open request, and what they make."""
+def crashed_partial(log: StoredLog, turn: TurnState, until: int | None = None) -> tuple[bool, Message | None]:
+    """Whether chunks of the open request were recorded, and what they make; `until` a seq, for a look at the past."""
     assembler = Assembler(turn.step)
     found = False
     kinds = ("model.chunks", "model.attempt_started", "model.attempt_failed")
-    for event in run.log.read(after=turn.requested, types=kinds):
+    for event in log.read(turn.requested, until, kinds):
         if event.type != "model.chunks":  # each attempt begins anew
             assembler, found = Assembler(turn.step), False
             continue

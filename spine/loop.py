@@ -292,7 +292,7 @@ async def get_answer(run: Run, turn: TurnState) -> None:
         take_snapshot(run)
         request = run.request = run.log.request(turn.requested)
         pending = run.pending = PendingRequest(turn.requested, request, run.routes.resolve(request.route, run.scope))
-        found, partial = crashed_partial(run, turn)
+        found, partial = crashed_partial(run.log, turn)
         if found:
             note = "the process ended while the answer was arriving"
             run.log.append(MessageInterrupted(message=partial, cause="crashed", note=note), place=turn.step)
@@ -446,7 +446,7 @@ def _close_stream(run: Run, turn: TurnState, cause: Literal["cancelled", "failed
             flow.flush()
             partial = flow.partial(origin_of(run.pending, flow.assembler))
         elif flow is None:  # what had arrived, arrived in an earlier process; the person saw it all the same
-            _, partial = crashed_partial(run, turn)
+            _, partial = crashed_partial(run.log, turn)
         run.log.append(MessageInterrupted(message=partial, cause=cause, note=_CUT_BY[cause]), place=turn.step)
     run.flow = run.pending = None
 
