@@ -25,7 +25,7 @@ from spine.events import (
     ToolStarted,
     TurnSuspended,
 )
-from spine.execution import Executed, ToolContext, execute, runs_on_loop, settle, validate
+from spine.execution import Executed, ToolContext, runs_on_loop, settle, validate
 from spine.hooks import Ask, Deny
 from spine.messages import ToolCallBlock
 from spine.projectors.status import ApprovalState, CallState, TurnState
@@ -375,7 +375,7 @@ async def _run_contained(run: Run, turn: TurnState, step: StepId, item: _Ready, 
 
 async def _run_one(run: Run, turn: TurnState, step: StepId, item: _Ready) -> None:
     call = item.invocation
-    executed = await execute(
+    executed = await run.execute(
         item.tool, call.arguments, tool_context(run, turn, call), workers=run.workers, clock=run.clock.monotonic
     )
     _complete(run, step, call.requested, executed)
@@ -432,7 +432,7 @@ async def _recover(run: Run, turn: TurnState, call: CallState, started: ToolStar
     decision = resolve(started.effect, can_reconcile=tool.reconcile is not None)
     if decision == "reconcile" and tool.reconcile is not None:
         check = tool.evolve(handler=tool.reconcile)
-        executed = await execute(
+        executed = await run.execute(
             check,
             started.arguments,
             tool_context(run, turn, invocation),

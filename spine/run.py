@@ -1,6 +1,6 @@
 """What a running session holds while its turns run (floor 9): everything the loop is given and nothing it decides."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import is_
 from typing import Any
 
@@ -14,6 +14,7 @@ from spine.clock import Clock
 from spine.errors import HookMisused, UsageError
 from spine.estimates import HistoryEstimate
 from spine.events import HistoryCompacted, HookFailed, Patch
+from spine.execution import Executed, execute
 from spine.hooks import Chains, Compact, HookContext, Hooks, Implementation
 from spine.inputs import clean_message
 from spine.llm.chunks import Chunk
@@ -63,6 +64,8 @@ class Run:
     strict: bool = False
     workers: Workers = attrs.Factory(Workers)
     """Threads for synchronous handlers."""
+    execute: Callable[..., Awaitable[Executed]] = execute
+    """How a call is run; a replay answers from its log instead."""
     on_chunk: list[Callable[[Chunk], None]] = attrs.Factory(list)
     """Watchers of live deltas."""
     watch: HookWatch = attrs.Factory(HookWatch)
