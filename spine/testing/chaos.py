@@ -32,8 +32,10 @@ _END: Final = b"0\r\n\r\n"
 class Peer:
     """One connection, from the server's side. `good` is the answer that a sound server would give."""
 
-    def __init__(self, stream: SocketStream, good: Rendered) -> None:
+    def __init__(self, stream: SocketStream, good: Rendered, reached: anyio.Event) -> None:
         self.good = good
+        self.reached = reached
+        """Set it when the client should cancel now."""
         self.request = b""
         """The last request read, head and body."""
         self.is_closed = False
@@ -105,7 +107,8 @@ Play = Callable[[Peer], Awaitable[None]]
 class Fault:
     """One way in which a server, or what stands between, behaves.
 
-    `expect` are the outcomes that are right: categories of errors, or `answer`. A fault hits the first attempt only,
+    `expect` are the outcomes that are right: categories of errors, `answer`, or `cancelled` for a fault that sets
+    `Peer.reached`, at which the client cancels. A fault hits the first attempt only,
     unless it `repeats`; later ones are answered well. `reads` False: it strikes before the request is read. `deadlines`
     are those of `spine.wire.Deadlines` that end it; it may take a second longer than the longest of them, or
     `within_s` altogether. `retryable` None: as its category says. `is_bomb`: the memory it takes is watched. `text`
@@ -127,8 +130,8 @@ class Fault:
     needs: str | None = None
     address: "Callable[[ChaosServer], str] | None" = None
     """The base URL to call instead of the server's own."""
-    around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
-    """What else must be so while it is tried."""
+    around: "Callable[[ChaosServer], contextlib.AbstractContextManager[Any]]" = contextlib.nullcontext
+    """What else must be so while it is tried; it is told the server."""
 
 
 @attrs.define
@@ -140,6 +143,8 @@ class ChaosServer:
     is_open: int = 0
     """Connections whose client is still there."""
     requests: list[bytes] = attrs.Factory(list)
+    reached: anyio.Event = attrs.Factory(anyio.Event)
+    """The fault is where the client is to cancel."""
 
     @property
     def url(self) -> str:
@@ -161,7 +166,7 @@ async def chaos_server(fault: Fault, good: Rendered, later: Rendered) -> AsyncIt
     server = ChaosServer(listener.extra(SocketAttribute.local_port))
 
     async def handle(stream: SocketStream) -> None:
-        peer = Peer(stream, good)
+        peer = Peer(stream, good, server.reached)
         server.is_open += 1
         try:
             async with stream:

@@ -1,0 +1,461 @@
+"""The faults of networks, HTTP servers and what stands between, the same for every protocol (floor 14).
+
+Names begin with the number that the fault has in the list of what must be tried; one number may be several faults.
+"""
+
+import gzip
+import json
+import socket
+import zlib
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, Final
+
+import anyio
+
+from spine.testing.chaos import ChaosServer, Fault, Peer, Play, resolving
+from spine.testing.script import call, say, usage
+from spine.wire.failures import status_category
+
+__all__ = ["network_faults"]
+
+SHORT_S: Final = 0.25
+"""A deadline that is meant to be reached."""
+TRANSIENT: Final = frozenset(("connection", "stream_truncated", "protocol_error"))
+_ANSWER: Final = frozenset(("answer",))
+_BROKEN: Final = (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError)
+HOST: Final = "chaos.localhost"
+BLACK_HOLE: Final = "127.0.0.2"
+FLOOD_BYTES: Final = 200_000_000
+
+
+def fault(number: str, play: Play, *expect: str, **more: Any) -> Fault:
+    """A `Fault` in the group of faults."""
+    return Fault(name=f"faults/{number}", play=play, expect=frozenset(expect), **more)
+
+
+def sending(*pieces: bytes, closes: bool = True) -> Play:
+    """Send bytes as they are, and close."""
+
+    async def play(peer: Peer) -> None:
+        await peer.send(*pieces)
+        await (peer.close() if closes else peer.wait())
+
+    return play
+
+
+def answering(make: Callable[[Peer], tuple[bytes, ...]]) -> Play:
+    """A sound HTTP response whose body is made from the good answer."""
+
+    async def play(peer: Peer) -> None:
+        await peer.answer(*make(peer))
+
+    return play
+
+
+def refusing(status: str, body: bytes = b"", *lines: str) -> Play:
+    """A whole response with this status."""
+
+    async def play(peer: Peer) -> None:
+        await peer.refuse(status, body, *lines)
+
+    return play
+
+
+async def _nothing(peer: Peer) -> None:
+    await peer.close()
+
+
+# --------------------------------------------------------------------------------------------- before the headers
+
+
+async def _silence(peer: Peer) -> None:
+    await peer.wait()
+
+
+async def _reset(peer: Peer) -> None:
+    await peer.reset()
+
+
+async def _early_hints(peer: Peer) -> None:
+    for _ in range(1000):
+        await peer.send(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+    await peer.answer()
+
+
+async def _flooding_headers(peer: Peer, line: bytes, count: int) -> None:
+    await peer.send(b"HTTP/1.1 200 OK\r\n")
+    for _ in range(count):
+        await peer.send(line)
+    await peer.wait()
+
+
+@contextmanager
+def _black_hole(server: ChaosServer) -> Iterator[None]:
+    """An address where connections are neither made nor refused: a listener whose queue is full."""
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket())
+        listener.bind((BLACK_HOLE, server.port))
+        listener.listen(0)
+        for _ in range(2):
+            waiting = sockets.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex((BLACK_HOLE, server.port))
+        sockets.enter_context(resolving(HOST, BLACK_HOLE, "127.0.0.1"))
+        yield
+
+
+async def _read_and_answer(peer: Peer) -> None:
+    await peer.read()
+    await peer.answer()
+
+
+def _closed_port(server: ChaosServer) -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+
+
+def _by_name(server: ChaosServer) -> str:
+    return f"http://{HOST}:{server.port}/v1"
+
+
+def _before_headers() -> Iterator[Fault]:
+    first_byte = {"deadlines": {"first_byte_s": SHORT_S}}
+    early = partial(fault, reads=False)
+    yield fault("01-refused", _nothing, "connection", address=_closed_port, repeats=True)
+    yield early("02-accept-then-close", _nothing, "connection")
+    yield early("03-accept-then-reset", _reset, "connection")
+    yield fault("03-reset-after-the-request", _reset, "connection")
+    yield fault("04-silence", _silence, "timeout", **first_byte)
+    yield fault("05-half-a-status-line", sending(b"HTTP/1."), "connection")
+    yield fault("06-garbage", sending(b"\x00\x01\x02 what is this\r\n\r\n"), "connection")
+    yield fault("07-http-0.9", sending(b"<p>hello</p>"), "connection")
+    yield fault("08-early-hints-for-long", _early_hints, "answer")
+    yield fault(
+        "09-headers-without-end", sending(b"HTTP/1.1 200 OK\r\nx: y\r\n", closes=False), "timeout", **first_byte
+    )
+    for name, line, count in (
+        ("10-header-of-10-mb", b"y" * 100_000, 100),
+        ("11-headers-10000", b"x: y\r\n", 10_000),
+    ):
+        play = partial(_flooding_headers, line=line, count=count)
+        yield fault(name, play, "connection", "protocol_error", "timeout", is_bomb=True, **first_byte)
+    length = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\ncontent-length: 5\r\n\r\n{}   "
+    yield fault("12-two-content-lengths", sending(length.encode()), *TRANSIENT)
+    yield fault("13-tls-on-a-plain-port", sending(b"\x15\x03\x01\x00\x02\x02\x50"), "connection")
+    secure: dict[str, Any] = {"address": lambda server: server.url.replace("http:", "https:"), "reads": False}
+    yield fault(
+        "13-plain-bytes-on-a-tls-port",
+        sending(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        "connection",
+        **secure,
+        repeats=True,
+    )
+    named: dict[str, Any] = {"address": _by_name, "reads": False}
+    yield fault(
+        "15-name-does-not-resolve", _nothing, "connection", **named, repeats=True, around=lambda server: resolving(HOST)
+    )
+    yield fault("16-first-address-is-a-black-hole", _read_and_answer, "answer", **named, around=_black_hole)
+
+
+# ------------------------------------------------------------------------------------------------------- statuses
+
+_STATUSES: Final = (
+    *(300, 301, 302, 303, 304, 305, 306, 307, 308),
+    *range(400, 432),
+    *(451, 498, 499),
+    *range(500, 512),
+    *range(520, 531),
+    *(529, 600, 999),
+)
+_SINGLE: Final = b'{"error":{"message":"odd"}}'
+
+
+def _statuses() -> Iterator[Fault]:
+    for status in dict.fromkeys(_STATUSES):
+        allowed = {status_category(status)} | ({"connection"} if status >= 600 else set())
+        yield fault(f"17-status-{status}", refusing(f"{status} Odd", _SINGLE), *allowed)
+    for status in (204, 205):
+        play = sending(f"HTTP/1.1 {status} Empty\r\nconnection: close\r\n\r\n".encode())
+        yield fault(f"17-status-{status}", play, "stream_truncated")
+    yield fault("17-status-206", _partial, "answer")
+    for target in ("/v1/elsewhere", "https://127.0.0.1:1/v1", "//127.0.0.1:1/v1", "http://someone@127.0.0.1:1/"):
+        play = refusing("307 Moved", b"", f"location: {target}")
+        name = "21-redirect-loop" if target.startswith("/v1") else f"22-redirect-{target.partition(':')[0][:5]}"
+        yield fault(name.replace("/", "-"), play, "protocol_error", retryable=False)
+
+
+async def _partial(peer: Peer) -> None:
+    await peer.head("206 Partial Content")
+    await peer.body(*peer.good.frames)
+    await peer.end()
+
+
+_DELAYS: Final = (
+    ("retry-after: 7", 7.0),
+    ("retry-after: 0.5", 0.5),
+    ("retry-after-ms: 1500", 1.5),
+    ("retry-after: Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+    ("retry-after: 120", 120.0),
+    ("retry-after: -3", None),
+    ("retry-after: nan", None),
+    ("retry-after: inf", None),
+    ("retry-after: soon", None),
+    ("retry-after: 5, 10", None),
+)
+
+
+def _delays() -> Iterator[Fault]:
+    for status, category in ((429, "rate_limit"), (503, "server_error")):
+        for place, (line, wait) in enumerate(_DELAYS):
+            play = refusing(f"{status} Busy", b"{}", line)
+            also = {"overloaded"} if status == 503 else set()
+            name = f"18-{status}-{line.partition(':')[0]}-{place}"
+            yield fault(name, play, category, *also, retry_after_s=wait)
+
+
+def _counted() -> Iterator[Fault]:
+    yield fault("19-fails-once", refusing("500 X", b"{}"), "server_error")
+    yield fault("19-fails-for-ever", refusing("500 X", b"{}"), "server_error", repeats=True)
+    yield fault("20-429-every-time", refusing("429 X", b"{}"), "rate_limit", repeats=True)
+
+
+# ------------------------------------------------------------------------------------------------- 200, but no answer
+
+_KEY_ECHO: Final = b'{"error":{"message":"Incorrect API key provided: %s. You can find your key in the settings."}}'
+
+
+async def _echo_key(peer: Peer) -> None:
+    """Quote the key, as some servers do."""
+    words = peer.request.lower()
+    places = [line for line in peer.request.split(b"\r\n") if b"canary-" in line]
+    key = places[0].rpartition(b" ")[2] if places and words else b"none"
+    await peer.refuse("401 Unauthorized", _KEY_ECHO % key)
+
+
+async def _endless_error(peer: Peer) -> None:
+    await peer.head("500 X", "content-length: 100000000", chunked=False)
+    for _ in range(1600):
+        await peer.send(b"x" * 65536)
+    await peer.wait()
+
+
+def _plain(body: bytes) -> Play:
+    return refusing("200 OK", body)
+
+
+def _bodies() -> Iterator[Fault]:
+    error = b'{"error":{"message":"The server is overloaded, try later","code":"server_is_overloaded"}}'
+    yield fault("23-200-with-a-json-error", _plain(error), "overloaded", "server_error")
+    yield fault("24-200-with-html", _plain(b"<!doctype html><title>Log in</title>"), "protocol_error")
+    yield fault("25-200-with-nothing", _plain(b""), "stream_truncated")
+    for name, body in (("list", b"[]"), ("null", b"null"), ("number", b"0"), ("text", b'"x"'), ("object", b"{}")):
+        yield fault(f"26-200-with-{name}", _plain(body), "protocol_error", "stream_truncated")
+    deep = b'{"error":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    for name, body in (
+        ("empty", b""),
+        ("not-utf-8", b'{"error":{"message":"\xff\xfe"}}'),
+        ("cut-json", b'{"error":{"mess'),
+        ("list", b'[{"error":{"message":"x"}}]'),
+        ("json-in-text", json.dumps({"error": {"message": '{"error":{"message":"inner"}}'}}).encode()),
+        ("deep", deep),
+        ("nan", b'{"error":{"message":"x","param":NaN}}'),
+    ):
+        yield fault(f"27-error-body-{name}", refusing("500 X", body), "server_error")
+    yield fault("27-error-body-100-mb", _endless_error, "server_error", is_bomb=True)
+    yield fault("27-error-body-with-the-key", _echo_key, "auth")
+
+
+# ---------------------------------------------------------------------------------------------------- the transport
+
+
+def _cut_at(count: int, then: Callable[[Peer], Awaitable[None]], *, clean: bool = False) -> Play:
+    async def play(peer: Peer) -> None:
+        await peer.head()
+        await peer.body(*peer.good.frames[:count])
+        if clean:
+            await peer.end()
+        else:
+            await anyio.sleep(0.02)  # a reset may overtake what was sent before it
+            await then(peer)
+
+    return play
+
+
+async def _sized(peer: Peer, more: int) -> None:
+    body = peer.good.body
+    await peer.head("200 OK", f"content-length: {len(body) + more}", chunked=False)
+    await peer.send(body)
+    await peer.close()
+
+
+async def _wrong_chunk_size(peer: Peer) -> None:
+    await peer.head()
+    await peer.body(*peer.good.frames[: peer.good.ends_at])
+    await peer.send(b"zz\r\n")
+    await peer.close()
+
+
+async def _byte_by_byte(peer: Peer) -> None:
+    body = peer.good.body
+    await peer.head("200 OK", f"content-length: {len(body)}", chunked=False)
+    for place in range(len(body)):
+        await peer.send(body[place : place + 1])
+        if place % 64 == 0:
+            await anyio.sleep(0)
+
+
+async def _drip(peer: Peer) -> None:
+    await peer.head()
+    for place in range(400):
+        await peer.body(peer.good.body[place : place + 1] or b":")
+        await anyio.sleep(0.02)
+
+
+def _stall_after(count: int) -> Play:
+    return _cut_at(count, Peer.wait)
+
+
+async def _for_ever(peer: Peer, frame: Callable[[Peer], bytes], pause_s: float = 0.01) -> None:
+    await peer.head()
+    await peer.body(*peer.good.frames[:2])
+    while True:
+        await peer.body(frame(peer))
+        await anyio.sleep(pause_s)
+
+
+async def _flood(peer: Peer, piece: bytes, count: int) -> None:
+    """A body that does not end before somebody ends it."""
+    await peer.head()
+    await peer.body(*peer.good.frames[:1])
+    for _ in range(count):
+        await peer.body(piece)
+    await peer.wait()
+
+
+async def _encoded(peer: Peer, coding: str, encode: Callable[[bytes], bytes]) -> None:
+    await peer.head("200 OK", f"content-encoding: {coding}")
+    body = encode(peer.good.body)
+    await peer.body(*(body[start : start + 65536] for start in range(0, len(body), 65536)))
+    await peer.end()
+
+
+def _bomb(body: bytes) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    block = b"x" * 1_000_000
+    return b"".join((packer.compress(b"data: "), *(packer.compress(block) for _ in range(100)), packer.flush()))
+
+
+async def _trailers(peer: Peer) -> None:
+    await peer.head("200 OK", "trailer: x-late")
+    await peer.body(*peer.good.frames)
+    await peer.send(b"0\r\nx-late: yes\r\n\r\n")
+
+
+def _transport() -> Iterator[Fault]:
+    late = _cut_at(2, Peer.close)
+    yield fault("31-no-last-chunk", late, "stream_truncated")
+    yield fault("32-wrong-chunk-size", _wrong_chunk_size, "stream_truncated")
+    yield fault("33-content-length-too-long", partial(_sized, more=100), "answer")
+    yield fault("33-content-length-too-short", partial(_sized, more=-40), "answer", "stream_truncated")
+    yield fault("34-a-byte-a-segment", _byte_by_byte, "answer", within_s=3)
+    yield fault("35-drip", _drip, "timeout", deadlines={"total_s": 0.6})
+    yield fault("36-stall-after-the-headers", _stall_after(0), "timeout", deadlines={"idle_s": SHORT_S})
+    yield fault("36-stall-in-the-answer", _stall_after(2), "timeout", deadlines={"idle_s": SHORT_S})
+    yield fault("36-stall-before-the-end", _stall_before_end, "timeout", deadlines={"idle_s": SHORT_S})
+    comment = partial(_for_ever, frame=lambda peer: b": still here\n\n")
+    yield fault("37-comments-for-ever", comment, "timeout", deadlines={"progress_s": 0.4})
+    ping = partial(_for_ever, frame=lambda peer: peer.good.ping or b"")
+    yield fault("38-pings-for-ever", ping, "timeout", deadlines={"progress_s": 0.4}, needs="ping")
+    yield fault("44-trailers", _trailers, "answer")
+
+
+async def _stall_before_end(peer: Peer) -> None:
+    await peer.head()
+    await peer.body(*peer.good.frames[: peer.good.ends_at])
+    await peer.wait()
+
+
+def _bombs() -> Iterator[Fault]:
+    bomb = partial(fault, is_bomb=True, within_s=4)
+    line = partial(_flood, piece=b"x" * 65536, count=FLOOD_BYTES // 65536)
+    yield bomb("40-line-of-200-mb", line, "protocol_error", retryable=False)
+    tiny = partial(_flood, piece=b":\n\n" * 21_845, count=FLOOD_BYTES // 65535)
+    yield bomb("41-events-without-end", tiny, "protocol_error", retryable=False)
+    event = b"data: " + b"x" * 60_000 + b"\n"
+    yield bomb("42-event-of-64-mb", partial(_flood, piece=event, count=1100), "protocol_error", retryable=False)
+    zipped = partial(_encoded, coding="gzip", encode=_bomb)
+    yield bomb("43-gzip-bomb", zipped, "protocol_error", retryable=False)
+
+
+def _encodings() -> Iterator[Fault]:
+    for name, coding, encode, expect in (
+        ("gzip", "gzip", gzip.compress, "answer"),
+        ("deflate", "deflate", zlib.compress, "answer"),
+        ("gzip-cut", "gzip", lambda body: gzip.compress(body[: len(body) // 2])[:-9], "stream_truncated"),
+        ("gzip-that-is-none", "gzip", bytes, "protocol_error"),
+        ("brotli", "br", bytes, "protocol_error"),
+        ("zstd", "zstd", bytes, "protocol_error"),
+        ("gzip-twice", "gzip, gzip", bytes, "protocol_error"),
+    ):
+        play = partial(_encoded, coding=coding, encode=encode)
+        retryable = True if name == "gzip-that-is-none" else None
+        yield fault(f"43-{name}", play, expect, retryable=retryable)
+
+
+# ------------------------------------------------------------------------------------------- how connections are used
+
+
+async def _close_after(peer: Peer) -> None:
+    await peer.head("200 OK", "connection: close")
+    await peer.body(*peer.good.frames)
+    await peer.end()
+    await peer.close()
+
+
+async def _full_answer_first(peer: Peer) -> None:
+    """Answer before the request is read."""
+    await peer.answer()
+    await peer.wait()
+
+
+async def _refuse_first(peer: Peer) -> None:
+    await peer.refuse("413 Too Large", b"{}")
+    await peer.wait()
+
+
+async def _buffered(peer: Peer) -> None:
+    await anyio.sleep(0.2)
+    await peer.answer(peer.good.body)
+
+
+async def _close_when_used_again(peer: Peer) -> None:
+    """Keep the connection, take the next request over it, and close without a word."""
+    await peer.answer()
+    await peer.read()
+    await peer.close()
+
+
+async def _linger(peer: Peer) -> None:
+    """Say everything and keep the response open."""
+    await peer.head()
+    await peer.body(*peer.good.frames)
+    await peer.wait()
+
+
+def _connections() -> Iterator[Fault]:
+    again = say("One moment. ") + call("look") + usage(input_tokens=1, output_tokens=1)
+    yield fault("60-closed-when-used-again", _close_when_used_again, "answer", entry=again)
+    yield fault("61-connection-close", _close_after, "answer")
+    yield fault("62-answer-before-the-request-was-read", _full_answer_first, "answer", reads=False)
+    yield fault("63-413-while-still-sending", _refuse_first, "request_too_large", reads=False)
+    yield fault("65-buffered-whole", _buffered, "answer")
+    yield fault("66-response-kept-open", _linger, "answer")
+
+
+def network_faults() -> tuple[Fault, ...]:
+    """All of them, in the order of their numbers."""
+    parts = (_before_headers, _statuses, _delays, _counted, _bodies, _transport, _bombs, _encodings, _connections)
+    return tuple(each for part in parts for each in part())
