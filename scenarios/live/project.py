@@ -1,4 +1,4 @@
-"""A project folder whose provider `local` is the running model, and `spine` commands in it."""
+"""A project folder whose providers are the running model, and `spine` commands in it."""
 
 import json
 import os
@@ -13,17 +13,21 @@ import attrs
 
 from scenarios.live.host import ROOT
 
-__all__ = ["Finished", "Project", "write_project"]
+__all__ = ["PROVIDERS", "Finished", "Project", "write_project"]
 
 COMMAND_S: Final = 180.0
-_TOML: Final = """\
-version = 1
-
-[providers.local]
-protocol = "openai_chat"
+_PROVIDER: Final = """
+[providers.{name}]
+protocol = "{protocol}"
 base_url = "{address}/v1"
 auth = "none"
 """
+PROVIDERS: Final[Mapping[str, str]] = {
+    "local": "openai_chat",
+    "local_responses": "openai_responses",
+    "local_messages": "anthropic_messages",
+}
+"""Provider to its protocol."""
 
 
 @attrs.frozen
@@ -87,6 +91,9 @@ def _environment() -> Mapping[str, str]:
 
 
 def write_project(folder: Path, address: str) -> Project:
-    """Make `folder` a project whose provider `local` answers at `address`."""
-    (folder / "spine.toml").write_text(_TOML.format(address=address), "utf-8")
+    """Make `folder` a project whose providers all lead to the model at `address`, each over a protocol of its own."""
+    providers = (
+        _PROVIDER.format(name=name, protocol=protocol, address=address) for name, protocol in PROVIDERS.items()
+    )
+    (folder / "spine.toml").write_text("".join(["version = 1\n", *providers]), "utf-8")
     return Project(folder)

@@ -29,9 +29,9 @@ def address() -> Iterator[str]:
 def test_a_conversation_through_the_command_line(
     address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Turns stream and remember, an answer fits its type, Ctrl-C stops one, and all of it verifies."""
+    """Turns stream and remember, an answer fits its type, Ctrl-C stops one, protocols change, and all verifies."""
     figures = hold_conversation(write_project(tmp_path, address))
-    assert figures.rebuilt == 6
+    assert figures.rebuilt == 10
     with capsys.disabled():
         print(f"\n{figures}")
 
