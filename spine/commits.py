@@ -2,25 +2,31 @@
 
 While a transaction is under way the batches of other sessions queue up; together they are the next one. A batch under
 way is never given up: a task that is cancelled waits for the answer first.
+
+An answer that was lost is looked for before anything else happens: the same batches are appended again, and the store
+compares them with its head. So they are there once, whether the first try had arrived or not.
 """
 
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn
+from contextlib import suppress
+from typing import Any, Final, NoReturn
 
 import anyio
 import attrs
 from anyio.lowlevel import EventLoopToken, current_token
 
-from spine.errors import AppendOutcomeUnknown, StoreBusy
+from spine.errors import AppendOutcomeUnknown, StoreBusy, StoreUnavailable
 from spine.store import Append, Store
 
 COMMIT_TIMEOUT_S = 2.0
 """How long the store may take over one transaction."""
 QUEUE_TIMEOUT_S = 30.0
 """How long a batch may wait for its turn; it was then never tried."""
+SETTLE_WAITS_S: Final = (0.0, 0.05, 0.2, 0.5)
+"""Waits before each try to learn what became of a commit without an answer."""
 
 
 @attrs.define(eq=False)
@@ -55,7 +61,7 @@ class Writer:
 
     def write_now(self, batch: Append) -> None:
         """Store a batch on this thread, for stores that do not wait."""
-        verdict = self.store.append((batch,))[0]
+        verdict = _append(self.store, (batch,))[0]
         if verdict is not None:
             raise verdict
 
@@ -105,7 +111,7 @@ class Writer:
         for entry in entries:
             entry.began = began
         try:
-            verdicts: Sequence[Exception | None] = self.store.append([entry.batch for entry in entries])
+            verdicts = _append(self.store, [entry.batch for entry in entries])
         except Exception as error:
             verdicts = [error] * len(entries)
         for entry in entries:
@@ -131,6 +137,18 @@ class Writer:
         raise AppendOutcomeUnknown(
             f"session {session}: no answer to a commit within {COMMIT_TIMEOUT_S:g} s; reopen the session"
         )
+
+
+def _append(store: Store, batches: Sequence[Append]) -> Sequence[Exception | None]:
+    """The store's verdicts; those of a commit without an answer are learnt by appending the same again."""
+    try:
+        return store.append(batches)
+    except AppendOutcomeUnknown as lost:
+        for wait_s in SETTLE_WAITS_S:
+            time.sleep(wait_s)
+            with suppress(AppendOutcomeUnknown, StoreUnavailable, StoreBusy):
+                return store.append(batches)
+        raise lost
 
 
 def at_next_tick() -> Callable[[Callable[[], object]], object]:

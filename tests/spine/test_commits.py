@@ -8,12 +8,15 @@ import time
 from typing import Any
 
 import anyio
+import attrs
 import pytest
 
 from spine import commits
 from spine.commits import Writer
-from spine.errors import AppendOutcomeUnknown, StoreBusy, StoreUnavailable
+from spine.errors import AppendOutcomeUnknown, ConcurrencyConflict, StoreBusy, StoreUnavailable
 from spine.store import Append
+from spine.stores.memory import MemoryStore
+from spine.testing.store_trials import ALICE, GENESIS, LEASE, START, chain
 from spine.values import SessionId
 
 pytestmark = pytest.mark.anyio
@@ -39,6 +42,34 @@ class SlowStore:
             raise self.error
         self.joined.append([batch.session for batch in batches])
         return [self.verdict] * len(batches)
+
+
+class ForgetfulStore:
+    """A store whose answers are lost `lost` times, before or after it stored the batches; `then` comes after those."""
+
+    waits = True
+    url = "forgetful:"
+
+    def __init__(self, arrives: bool, lost: int, then: Exception | None = None) -> None:
+        self.inner = MemoryStore()
+        self.inner.claim(SessionId("s"), ALICE, now=START, lease_us=LEASE)
+        self.arrives, self.lost, self.then, self.tries = arrives, lost, then, 0
+
+    def append(self, batches: Any) -> list[Exception | None]:
+        self.tries += 1
+        if not self.lost:
+            if self.then is not None:
+                raise self.then
+            return self.inner.append(batches)
+        self.lost -= 1
+        if self.arrives:
+            self.inner.append(batches)
+        raise AppendOutcomeUnknown("the line is dead")
+
+
+def made_batch(name: str) -> Append:
+    """Two events for the session that a forgetful store has claimed."""
+    return Append(SessionId(name), 1, 0, GENESIS, chain(0, GENESIS, [b"1", b"2"]))
 
 
 def batch(name: str) -> Append:
@@ -109,6 +140,42 @@ async def test_no_answer_in_time_is_an_unknown_outcome_and_what_was_not_tried_is
     await anyio.sleep(0.35)
     assert store.joined == [["stuck"]]
     assert await writer.write(batch("later")) is None
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["on the thread", "on the loop"])
+@pytest.mark.parametrize("arrives", [True, False], ids=["stored", "not stored"])
+async def test_an_answer_that_was_lost_is_settled_before_anything_follows(waits: bool, arrives: bool) -> None:
+    """The same batch goes to the store again, which knows it by its hash: it is there once."""
+    store = ForgetfulStore(arrives, lost=2)
+    writer = Writer(store)  # type: ignore[arg-type]
+    given = made_batch("s")
+    if waits:
+        assert await writer.write(given) is None
+    else:
+        writer.write_now(given)
+    assert [row.seq for row in store.inner.read(SessionId("s"))] == [1, 2]
+    assert store.lost == 0
+    writer.close()
+
+
+async def test_an_answer_that_stays_away_is_an_unknown_outcome(monkeypatch: Any) -> None:
+    """When the store cannot be asked either, nobody claims to know."""
+    monkeypatch.setattr(commits, "SETTLE_WAITS_S", (0.0, 0.0))
+    store = ForgetfulStore(arrives=True, lost=1, then=StoreUnavailable("gone"))
+    writer = Writer(store)  # type: ignore[arg-type]
+    with pytest.raises(AppendOutcomeUnknown):
+        await writer.write(made_batch("s"))
+    assert store.tries == 3
+    writer.close()
+
+
+async def test_a_lost_answer_to_a_refused_batch_is_a_refusal() -> None:
+    """What the head says counts, also when it says no."""
+    store = ForgetfulStore(arrives=True, lost=1)
+    writer = Writer(store)  # type: ignore[arg-type]
+    with pytest.raises(ConcurrencyConflict):
+        await writer.write(attrs.evolve(made_batch("s"), token=99))
+    writer.close()
 
 
 async def test_a_busy_event_loop_does_not_run_the_store_out_of_its_time(monkeypatch: Any) -> None:
