@@ -6,6 +6,7 @@
 #   make scenarios   every scenario, played twice
 #   make live        a conversation with a real model on this machine, over three protocols
 #   make live-proxy  the same model behind a LiteLLM proxy, which gets an environment of its own
+#   make live-keyed  five tasks with a model that needs a key: ROUTE=provider:model MAX_COST=0.05; asks first
 #   make wire        recorded provider answers against their expected readings, and cut at COUNT=64 places each
 #   make bench       figures against floors; make bench T="T1 T5" for some of them
 #   make clean       take away what the others made
@@ -14,13 +15,15 @@ PYTHON ?= python3
 VENV ?= .venv
 T ?=
 COUNT ?= 64
+ROUTE ?=
+MAX_COST ?= 0.05
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 PIP := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --root-user-action=ignore
 CORPUS := ../shared/wire
 
-.PHONY: help demo test lint types scenarios live live-proxy wire bench clean install install-live
+.PHONY: help demo test lint types scenarios live live-proxy live-keyed wire bench clean install install-live
 .DELETE_ON_ERROR:
 
 help:
@@ -76,6 +79,10 @@ live: $(VENV)/.live
 
 live-proxy: $(VENV)/.live $(VENV)-litellm/.done
 	SPINE_LITELLM="$(abspath $(VENV))-litellm/bin/litellm" $(RUN) -m pytest -q -m live -s -rs tests/live/test_proxy.py
+
+live-keyed: $(VENV)/.dev
+	@test -n "$(ROUTE)" || { echo "make live-keyed ROUTE=provider:model MAX_COST=0.05"; exit 2; }
+	@$(RUN) -m scenarios.live.keyed "$(ROUTE)" --max-cost "$(MAX_COST)"
 
 wire: $(VENV)/.dev
 	@PATH="$(abspath $(BIN)):$$PATH"; \
