@@ -5,7 +5,7 @@ runs. The public contract suite (`spine.testing.store_contract`) holds every imp
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from spine.frozen import frozen
@@ -173,6 +173,15 @@ class Store(Protocol):
 
     def inbox(self, session: SessionId) -> list[InboxEntry]:
         """Queued requests, oldest first."""
+
+    def waiting(self) -> list[SessionId]:
+        """Sessions whose inbox holds a request; cheap, because each owner asks several times a second."""
+
+    def watch(self, session: SessionId, wake: Callable[[], object]) -> Callable[[], None] | None:
+        """Call `wake` from any thread soon after the session changed, until the returned function is called.
+
+        A hint: it may come late, twice, or without a change. None when the store cannot tell; whoever waits must look.
+        """
 
     def sessions(self) -> list[SessionInfo]:
         """All sessions with at least one event, most recently changed last."""

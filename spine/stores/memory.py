@@ -6,7 +6,7 @@ may share a store.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 
 import attrs
@@ -158,6 +158,14 @@ class MemoryStore:
         with self._lock:
             kept = self._sessions.get(session)
             return list(kept.inbox.values()) if kept else []
+
+    def waiting(self) -> list[SessionId]:
+        """Sessions whose inbox holds a request."""
+        with self._lock:
+            return [id for id, kept in self._sessions.items() if kept.inbox]
+
+    def watch(self, session: SessionId, wake: Callable[[], object]) -> None:
+        """Nobody is told: followers look by themselves."""
 
     def sessions(self) -> list[SessionInfo]:
         """All sessions with at least one event, most recently changed last."""

@@ -288,6 +288,15 @@ class SqliteStore:
             )
             return [InboxEntry(*row) for row in rows]
 
+    def waiting(self) -> list[SessionId]:
+        """Sessions whose inbox holds a request."""
+        with self._reading() as connection:
+            found = connection.execute("SELECT id FROM sessions WHERE no IN (SELECT session FROM inbox) ORDER BY no")
+            return [id for (id,) in found]
+
+    def watch(self, session: SessionId, wake: Callable[[], object]) -> None:
+        """Nobody is told: a file has no way to; followers look by themselves."""
+
     def sessions(self) -> list[SessionInfo]:
         """All sessions with at least one event, most recently changed last."""
         with self._reading() as connection:

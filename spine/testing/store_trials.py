@@ -21,6 +21,7 @@ START: Final = 1_790_000_000_000_000
 """The time of the tests, microseconds since 1970 UTC."""
 LEASE: Final = 30_000_000
 FIRST: Final = SessionId("first")
+SECOND: Final = SessionId("second")
 
 
 @contextmanager
@@ -89,6 +90,14 @@ def refused(verdict: Exception | None, *, seq: int, hash: bytes) -> None:
     """Demand that `verdict` is a conflict that names this head."""
     assert isinstance(verdict, ConcurrencyConflict), verdict
     assert (verdict.actual_seq, verdict.actual_hash) == (seq, hash)
+
+
+def wait_until_quiet(woken: threading.Event) -> None:
+    """Wait until nobody has set `woken` for a while: what happened before was told."""
+    woken.wait(1)
+    woken.clear()
+    while woken.wait(0.3):
+        woken.clear()
 
 
 def in_threads(works: Sequence[Callable[[], object]]) -> None:
