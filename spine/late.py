@@ -31,6 +31,7 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.cli.decode": "spine.cli",
         "spine.cli.demo": "spine.cli",
         "spine.cli.exchange": "spine.cli",
+        "spine.cli.diff": "spine.cli",
         "spine.cli.foreign": "spine.cli",
         "spine.cli.init": "spine.cli",
         "spine.cli.log": "spine.cli",

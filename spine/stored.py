@@ -77,14 +77,17 @@ class StoredLog:
             yield self.codec.decode_row(self.session, row, prev_hash, self.content)
 
     @overload
-    def project(self, projector: ViewingProjector[S, V]) -> V: ...
+    def project(self, projector: ViewingProjector[S, V], until: int | None = None) -> V: ...
     @overload
-    def project(self, projector: Projector[S]) -> S: ...
-    def project(self, projector: Projector[Any]) -> Any:
-        """What a projector makes of the committed events; only what it reads is decoded. Errors as `fold`."""
-        return self.project_all((projector,))[0]
+    def project(self, projector: Projector[S], until: int | None = None) -> S: ...
+    def project(self, projector: Projector[Any], until: int | None = None) -> Any:
+        """What a projector makes of the committed events, up to seq `until` when given; errors as `fold`.
 
-    def project_all(self, projectors: Sequence[Projector[Any]]) -> list[Any]:
+        Only what it reads is decoded.
+        """
+        return self.project_all((projector,), until)[0]
+
+    def project_all(self, projectors: Sequence[Projector[Any]], until: int | None = None) -> list[Any]:
         """`project` for several projectors in one reading."""
         types = frozenset().union(*(projector.types for projector in projectors))
         reads_pieces = any(

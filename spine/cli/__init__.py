@@ -42,6 +42,7 @@ TABLE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "explain": ("spine.cli.request", "Tell whose the parts of a step are, or why a call ran."),
     },
     "Prove": {
+        "diff": ("spine.cli.diff", "Compare two sessions: prompts, answers, calls, results, cost."),
         "verify": ("spine.cli.verify", "Check chain, contents, requests and calls of a session or an export."),
         "export": ("spine.cli.exchange", "Write a session to a file that verifies on its own."),
         "import": ("spine.cli.exchange", "Bring an exported session into the store."),

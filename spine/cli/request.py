@@ -1,6 +1,6 @@
 """`request` and `explain` (floor 15): what the model saw in a step, and why a call ran; from the log alone."""
 
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -12,7 +12,7 @@ from spine.config import load_settings
 from spine.errors import UsageError
 from spine.proof.explain_call import call_json, explain_call
 from spine.proof.explain_step import step_facts, step_json, step_text
-from spine.proof.request_text import diff_text, patches_text, request_text
+from spine.proof.request_text import diff_json, diff_text, patches_json, patches_text, request_text
 from spine.proof.request_view import RequestView, find_request, patch_views, request_json
 from spine.stored import StoredLog
 
@@ -39,7 +39,7 @@ def request(
         if wire is not None:
             late.load("spine.cli.wire_view").print_body(load_settings(), wire, view)
         elif as_json:
-            out_json(request_json(view))
+            out_json(_json(reader, view, earlier, diff=diff, patches=patches))
         else:
             out(_text(reader, view, earlier, diff=diff, patches=patches))
         return 0 if view.is_equal else 1
@@ -49,6 +49,14 @@ def _text(reader: StoredLog, view: RequestView, earlier: RequestView | None, *, 
     if patches:
         return patches_text(view, patch_views(reader, view))
     return diff_text(view, earlier) if diff else request_text(view)
+
+
+def _json(
+    reader: StoredLog, view: RequestView, earlier: RequestView | None, *, diff: bool, patches: bool
+) -> dict[str, Any]:
+    if patches:
+        return patches_json(view, patch_views(reader, view))
+    return diff_json(view, earlier) if diff else request_json(view)
 
 
 @click.command()

@@ -11,20 +11,27 @@ import attrs
 
 from spine.llm.request import ModelRequest
 from spine.messages import Message, SystemBlock, ToolCallBlock
+from spine.projectors.json import plain
 from spine.projectors.lines import Line, content_lines
-from spine.projectors.phrases import call_text, counted, json_text, name_text
+from spine.projectors.phrases import call_text, counted, name_text
 from spine.projectors.text import text_lines
 from spine.projectors.visible import one_line, visible
+from spine.proof.differences import PARAMETERS, parameter_text, request_differences
 from spine.proof.request_view import PatchView, RequestView
 from spine.tools import ServerTool, ToolDefinition
-from spine.values import freeze, short
+from spine.values import short
 
-__all__ = ["diff_text", "patch_phrases", "patches_text", "request_text", "required_parameters"]
+__all__ = [
+    "diff_json",
+    "diff_text",
+    "patch_phrases",
+    "patches_json",
+    "patches_text",
+    "request_text",
+    "required_parameters",
+]
 
 _PROSE = "      "
-_PARAMETERS = tuple(
-    field for field in attrs.fields(ModelRequest) if field.name not in ("route", "step", "system", "messages", "tools")
-)
 
 
 # ------------------------------------------------------------------------------------------------------ one request
@@ -57,17 +64,10 @@ def _proof(view: RequestView) -> str:
 
 
 def _parameters(request: ModelRequest) -> Iterator[tuple[str, str]]:
-    for field in _PARAMETERS:
+    for field in PARAMETERS:
         value = getattr(request, field.name)
         if value != field.default:
-            yield field.name, _value(value)
-
-
-def _value(value: Any) -> str:
-    if value is None:
-        return "unset"
-    plain = attrs.asdict(value) if attrs.has(type(value)) else value
-    return json_text(freeze(plain))
+            yield field.name, parameter_text(value)
 
 
 def _section_heading(block: SystemBlock) -> str:
@@ -136,7 +136,8 @@ def diff_text(view: RequestView, earlier: RequestView | None) -> str:
     """What is new in a request against the one before it; the whole of it when it is the first."""
     if earlier is None:
         return f"{request_text(view)}\n(the first request: there is none to compare it with)"
-    table = [*_unchanged(earlier.request, view.request), *_changed(earlier.request, view.request)]
+    changes = request_differences(earlier.request, view.request)
+    table = [*_unchanged(earlier.request, view.request), *((change.what, change.text) for change in changes)]
     kept = _kept(earlier.request.messages, view.request.messages)
     table.append(("messages", _message_counts(len(earlier.request.messages), len(view.request.messages), kept)))
     width = max(len(name) for name, _ in table)
@@ -163,28 +164,6 @@ def _unchanged(old: ModelRequest, new: ModelRequest) -> Iterator[tuple[str, str]
         same.append(counted(len(new.tools), "tool"))
     if same:
         yield ", ".join(same), "unchanged"
-
-
-def _changed(old: ModelRequest, new: ModelRequest) -> Iterator[tuple[str, str]]:
-    if old.route != new.route:
-        yield "route", f"{one_line(str(old.route))} → {one_line(str(new.route))}"
-    yield from _parameter_changes(old, new)
-    yield from _named_changes("section", {b.name: b for b in old.system}, {b.name: b for b in new.system})
-    yield from _named_changes("tool", {t.name: t for t in old.tools}, {t.name: t for t in new.tools})
-
-
-def _parameter_changes(old: ModelRequest, new: ModelRequest) -> Iterator[tuple[str, str]]:
-    for field in _PARAMETERS:
-        before, after = getattr(old, field.name), getattr(new, field.name)
-        if before != after:
-            yield field.name, f"{_value(before)} → {_value(after)}"
-
-
-def _named_changes(kind: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for name in dict.fromkeys([*old, *new]):
-        if old.get(name) != new.get(name):
-            what = "added" if name not in old else "gone" if name not in new else "changed"
-            yield f"{kind} {name_text(name)}", what
 
 
 def _section_changes(old: Sequence[SystemBlock], new: Sequence[SystemBlock]) -> Iterator[str]:
@@ -229,8 +208,8 @@ def patches_text(view: RequestView, patches: Iterable[PatchView]) -> str:
 
 def patch_phrases(patch: PatchView) -> Iterator[str]:
     """`max_output_tokens 1024 → 512`, one phrase for each change."""
-    for name, what in _changed(patch.before, patch.after):
-        yield f"{name} {what}"
+    for change in request_differences(patch.before, patch.after):
+        yield f"{change.what} {change.text}"
     old, new = patch.before.messages, patch.after.messages
     kept = _kept(old, new)
     tail = _kept(old[kept:][::-1], new[kept:][::-1])
@@ -238,3 +217,48 @@ def patch_phrases(patch: PatchView) -> Iterator[str]:
     if gone or added:
         at = f"message {kept + 1}" if gone <= 1 else f"messages {kept + 1}-{kept + gone}"
         yield f"{at}: {gone} gone, {added} added"
+
+
+# ------------------------------------------------------------------------------------------------------ for programs
+
+
+def diff_json(view: RequestView, earlier: RequestView | None) -> dict[str, Any]:
+    """What `diff_text` tells; `compared_with` is None for the first request."""
+    old = () if earlier is None else earlier.request.messages
+    kept = _kept(old, view.request.messages)
+    changes = () if earlier is None else request_differences(earlier.request, view.request)
+    added = list(zip(view.request.messages, view.seqs, strict=True))[kept:]
+    return {
+        **_head_json(view),
+        "compared_with": None if earlier is None else earlier.step,
+        "differences": [attrs.asdict(change) for change in changes],
+        "messages": {
+            "kept": kept,
+            "gone": [plain(message) | {"role": message.role} for message in old[kept:]],
+            "added": [plain(message) | {"role": message.role, "seq": seq} for message, seq in added],
+        },
+    }
+
+
+def patches_json(view: RequestView, patches: Iterable[PatchView]) -> dict[str, Any]:
+    """What `patches_text` tells."""
+    found = [
+        {
+            "plugin": each.patch.plugin,
+            "phase": each.patch.phase,
+            "differences": [attrs.asdict(change) for change in request_differences(each.before, each.after)],
+            "phrases": list(patch_phrases(each)),
+        }
+        for each in patches
+    ]
+    return {**_head_json(view), "patches": found}
+
+
+def _head_json(view: RequestView) -> dict[str, Any]:
+    return {
+        "step": view.step,
+        "seq": view.seq,
+        "digest": view.digest,
+        "recorded": view.recorded,
+        "equal": view.is_equal,
+    }

@@ -128,7 +128,7 @@ def test_a_changed_section_and_a_moved_message_are_shown(careful: LogReader) -> 
     view, earlier = find_request(careful, "t1s2")
     lines = diff_text(view, earlier).split("\n")
     table = [line.split(maxsplit=2)[-1] for line in lines[2:4]]
-    assert table == ["changed", "kept, 1 gone, 3 added (prefix kept 50 %)"]
+    assert table == ["1 line changed (t1s1. → t1s2.)", "kept, 1 gone, 3 added (prefix kept 50 %)"]
     at = lines.index("- section policy")
     assert lines[at : at + 4] == ["- section policy", "      Step t1s1.", "+ section policy", "      Step t1s2."]
     assert "- user (written by a plugin)" in lines
