@@ -94,7 +94,7 @@ class StoredLog:
             "model.chunks" in projector.types and not getattr(projector, "skips_replaced_chunks", False)
             for projector in projectors
         )
-        return fold_all(projectors, self.select(types, replaced_chunks=reads_pieces))
+        return fold_all(projectors, self.select(types, until, replaced_chunks=reads_pieces))
 
     def _hash_of(self, seq: int) -> bytes:
         if seq == 0:
