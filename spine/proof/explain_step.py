@@ -202,7 +202,7 @@ def _cells(part: PartFact) -> tuple[str, ...]:
 
 def _changes(facts: StepFacts) -> Iterator[tuple[str, ...]]:
     for number, hook in enumerate(facts.pre_step, 1):
-        yield str(number), one_line(hook.plugin), "; ".join(hook.changes) or "no change"
+        yield f"{number} {one_line(hook.plugin)}", "; ".join(hook.changes) or "no change"
     if not facts.pre_step:
         yield ("no plugin was asked" if facts.is_whole else "no plugin changed the request",)
 
