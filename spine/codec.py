@@ -67,6 +67,7 @@ from spine.readers import (
     read_json_object,
     tuple_reader,
 )
+from spine.recorded import ERASED_KEY, data_hash
 from spine.store import INLINE_CONTENT_BYTES, MAX_CONTENT_BYTES, MAX_EVENT_BYTES, Content, Row
 from spine.tools import ServerTool, ToolDefinition
 from spine.values import Digest, Json, JsonObject, SessionId, decode, digest, encode, freeze_object, raw
@@ -124,7 +125,7 @@ def chain_hash(
 def row_hash(prev_hash: bytes, row: Row) -> bytes:
     """The hash that a stored row must have after `prev_hash`."""
     header = (row.seq, row.type, row.version, row.at, row.place, row.origin, row.required)
-    return chain_hash(prev_hash, header, hashlib.sha256(row.data).digest())
+    return chain_hash(prev_hash, header, data_hash(row.data))
 
 
 # -------------------------------------------------------------------------------------------------------- codec
@@ -249,6 +250,7 @@ class Codec:
             return ()
         data = decode(row.data)
         data.pop("$contents", None)
+        data.pop(ERASED_KEY, None)
         for version in range(row.version, event_type.version):
             data = event_type.upcasters[version](data)
         read = self._reader(event_type)(data, event_type.data)

@@ -1,31 +1,10 @@
-"""What is opened by name (floor 10): a store by its URL, an HTTP adapter, and who owns a session."""
-
-import os
-import socket
+"""What is opened by name (floor 10): a store by its URL, an HTTP adapter."""
 
 from spine import late
 from spine.llm.protocols import Adapter, ProviderSettings, WireProtocol
 from spine.scope import Registries
-from spine.store import Owner, Store
+from spine.store import Store
 from spine.stores import opening
-
-
-def this_process(now: int, number: int) -> Owner:
-    """This process as an owner; `number` tells several runtimes in it apart."""
-    return Owner(id=f"{os.getpid()}-{now}-{number:x}", host=socket.gethostname(), pid=os.getpid(), started=now)
-
-
-def is_dead(owner: Owner) -> bool:
-    """Whether an owner is known to be gone: a process of this host that does not exist any more."""
-    if owner.host != socket.gethostname() or owner.pid == os.getpid():
-        return False
-    try:
-        os.kill(owner.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
 
 
 def open_store(url: str, registries: Registries) -> Store:

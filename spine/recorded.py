@@ -4,14 +4,24 @@ The facts themselves stand in `spine.events`, which gives these names, too.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from hashlib import sha256
+from typing import Any, Final, Protocol
 
 import attrs
 
 from spine.frozen import frozen
-from spine.values import JsonObject, SessionId, StepId, TurnId
+from spine.values import DIGEST_FORMAT, JsonObject, SessionId, StepId, TurnId, encode
 
-__all__ = ["Envelope", "EventType", "RecordedEvent", "UnknownEvent", "Upcaster"]
+__all__ = [
+    "Envelope",
+    "EventType",
+    "RecordedEvent",
+    "UnknownEvent",
+    "Upcaster",
+    "data_hash",
+    "erased_data",
+    "is_erased",
+]
 
 
 class Envelope(Protocol):
@@ -86,3 +96,30 @@ class UnknownEvent:
     """Data of an event whose type or version this installation does not know."""
 
     data: JsonObject
+
+
+# ------------------------------------------------------------------------------------------------- erased data
+
+ERASED_KEY: Final = "$erased"
+_ERASED: Final = f'{{"{ERASED_KEY}":"{DIGEST_FORMAT}'.encode()
+_DIGITS: Final = 64
+
+
+def is_erased(data: bytes) -> bool:
+    """Whether an event's data was erased: what stands there begins with the digest of what stood there."""
+    return data.startswith(_ERASED)
+
+
+def data_hash(data: bytes) -> bytes:
+    """SHA-256 of an event's data, as the event's hash covers it; of erased data, what it was before."""
+    if data.startswith(_ERASED):
+        try:
+            return bytes.fromhex(data[len(_ERASED) : len(_ERASED) + _DIGITS].decode())
+        except ValueError:
+            pass
+    return sha256(data).digest()
+
+
+def erased_data(data: bytes, left: Mapping[str, Any]) -> bytes:
+    """What takes the place of `data`: its digest, and the fields that are `left` of it."""
+    return encode({ERASED_KEY: DIGEST_FORMAT + data_hash(data).hex(), **left})

@@ -51,14 +51,14 @@ def _withhold(run: Run, step: StepId, call: CallId, name: str) -> None:
 
 def withhold_unrevised(run: Run, turn: TurnState) -> None:
     """Before a turn or step is closed: withhold every result that `spine_post_execute` has not let through yet."""
-    for call in _unshown(turn):
+    for call in unshown(turn):
         is_open = call.block.id in run.unrevised or (run.is_resumed and bool(run.chain("spine_post_execute")))
         if is_open and not call.revised:
             _withhold(run, step_of(call.block.id), call.block.id, call.block.name)
     run.unrevised.clear()
 
 
-def _unshown(turn: TurnState) -> list[CallState]:
+def unshown(turn: TurnState) -> list[CallState]:
     """Calls with a result that no request has shown."""
     if turn.answer is None or turn.requested > turn.answer[0]:
         return []
@@ -85,7 +85,7 @@ def _outcome_changes(run: Run, change: HookChange) -> tuple[Change, ...]:
 
 async def revise_unshown(run: Run, turn: TurnState) -> None:
     """After a restart: ask `spine_post_execute` again for outcomes that no request has shown yet."""
-    for call in _unshown(turn):
+    for call in unshown(turn):
         if call.outcome is not None and not call.revised:
             await revise(run, turn, turn.step, invocation_of(call.block), call.outcome)
 

@@ -16,8 +16,10 @@ from spine.clock import Clock, SystemClock
 from spine.codec import Codec
 from spine.commits import Writer, at_next_tick
 from spine.config import Settings, find_key, load_settings, make_store_folder
-from spine.errors import RouteUnknown, SessionExists, SessionOwned, SessionUnknown, SpineError, StoreError, UsageError
+from spine.errors import RouteUnknown, SessionExists, SessionUnknown, SpineError, StoreError, UsageError
+from spine.forking import Forked, fork
 from spine.hooks import Hooks
+from spine.host import contained as _contained
 from spine.inputs import inbox_event
 from spine.llm.catalogue import Provider
 from spine.llm.protocols import Adapter
@@ -26,7 +28,8 @@ from spine.llm.request import Route
 from spine.llm.retry import RetryPolicy
 from spine.log import LogReader, SessionLog, Synchronised
 from spine.loop import take_snapshot
-from spine.opening import http_adapter, is_dead, open_store, this_process
+from spine.opening import http_adapter, open_store
+from spine.owning import claim, this_process
 from spine.plugins import PluginInfo, Plugins
 from spine.plugins import ScopeHandle as ScopeHandle
 from spine.routes import Routes
@@ -236,19 +239,13 @@ class Runtime:
         return await self.session(id, agent, **options)
 
     def _claim(self, id: SessionId) -> Claim:
-        try:
-            return self.store.claim(id, self._owner, now=self._clock.now(), lease_us=LEASE_US)
-        except SessionOwned:
-            holder = self.store.owner(id)
-            if holder is None or not is_dead(holder[0]):
-                raise
-            return self.store.claim(id, self._owner, now=self._clock.now(), lease_us=LEASE_US, take_over=True)
+        return claim(self.store, id, self._owner, now=self._clock.now(), lease_us=LEASE_US)
 
     async def _open_log(self, id: SessionId) -> SessionLog:
         # A claim is a transaction: where that waits for a disk, other sessions must not wait with it.
-        claim = await anyio.to_thread.run_sync(self._claim, id) if self.store.waits else self._claim(id)
-        log = SessionLog(self._writer, self._plugins.codec, id, claim, self._clock, on_pending=self._note_pending)
-        if claim.seq:
+        held = await anyio.to_thread.run_sync(self._claim, id) if self.store.waits else self._claim(id)
+        log = SessionLog(self._writer, self._plugins.codec, id, held, self._clock, on_pending=self._note_pending)
+        if held.seq:
             try:
                 log.load()
             except SpineError:
@@ -320,6 +317,13 @@ class Runtime:
             registries.sections.add(section.name, section, owner=owner, scope=own)
         for tool in agent.own_tools:
             registries.tools.add(tool.name, tool.evolve(owner=owner), owner=owner, scope=own)
+
+    async def fork(self, id: str, child: str, *, seq: int | None = None) -> Forked:
+        """Make session `child` of the stored events 1 to `seq` of another, by default all; see `spine.forking`."""
+        has_checks = bool(self.hooks.chain("spine_post_execute"))
+        source, child, now = self.reader(id), session_id(child), self._clock.now()
+        make = partial(fork, source, child, seq, owner=self._owner, now=now, withholds=has_checks)
+        return await anyio.to_thread.run_sync(make) if self.store.waits else make()
 
     def reader(self, id: str) -> LogReader:
         """A session's log for reading, whoever owns it."""
@@ -487,13 +491,3 @@ class Runtime:
                     self.store.renew(self._owner, until=self._clock.now() + LEASE_US)
                 except StoreError as error:  # the next one may go through; an append tells when the lease is lost
                     _logger.warning("leases were not renewed: %s", error)
-
-
-async def _contained(work: Callable[[], Any]) -> None:
-    """Run background work; its failure stands in the log of its session already and must not end the runtime."""
-    try:
-        await work()
-    except SpineError as error:
-        _logger.info("in the background: %s", error)
-    except Exception:
-        _logger.exception("in the background")

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 import anyio
-import attrs
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint_if_cancelled
 
@@ -34,7 +33,7 @@ from spine.llm.request import Route
 from spine.log import SessionLog, Synchronised
 from spine.loop import run_turn
 from spine.messages import Message
-from spine.outputs import output_schema, parse_asked
+from spine.outputs import output_schema
 from spine.portability import Portability, portability
 from spine.projectors.model_history import History
 from spine.projectors.status import TurnState
@@ -43,7 +42,7 @@ from spine.projectors.usage import SessionUsage, UsageReport
 from spine.run import Run
 from spine.store import InboxEntry
 from spine.stream import TurnStream
-from spine.turn import Turn, make_turn
+from spine.turn import Turn, make_turn, with_output
 from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, decode, freeze_object
 from spine.wording import WORDING_VERSION
 
@@ -188,16 +187,12 @@ class Session:
                 self._host.spawn(self._work)  # also when this turn's caller was cancelled
         turn = self._make_turn(state)
         if "output" in state.started.overrides and turn.status == "completed":
-            turn = self._with_output(turn, state.started.overrides["output"])
+            types = (self._output, self._run.agent.output)  # the one asked for here; after a restart the agent's
+            turn = with_output(turn, types, state.started.overrides["output"])
         if turn.status == "failed" and check:
             assert turn.error is not None
             raise TurnFailed(f"turn {turn.id} failed: {turn.error.message}", turn=turn, hint=f"spine log {self.id}")
         return turn
-
-    def _with_output(self, turn: Turn, asked: Any) -> Turn:
-        """The turn with its answer parsed; the type is the one asked for here, or after a restart the agent's."""
-        output, problem = parse_asked((self._output, self._run.agent.output), asked, turn.text)
-        return attrs.evolve(turn, output=output, warnings=(*turn.warnings, problem) if problem else turn.warnings)
 
     def _make_turn(self, state: TurnState) -> Turn:
         return make_turn(self._status, state, self._run.log.head, self._run.clock.now())
@@ -240,9 +235,8 @@ class Session:
     def _check_idle(self) -> None:
         turn = self._status.turn
         if self._is_running:
-            raise SessionBusy(
-                f'session "{self.id}" runs turn {turn.id if turn else ""}', hint="session.submit or steer"
-            )
+            runs = f'session "{self.id}" runs turn {turn.id if turn else ""}'
+            raise SessionBusy(runs, hint="session.submit or steer")
         if turn is None:
             return
         known = f'turn {turn.id} of session "{self.id}"'
@@ -487,6 +481,18 @@ class Session:
             while self._is_running:
                 await anyio.sleep(0.002)
         await self._host.give_up(self)
+
+    async def fork(self, id: str, *, seq: int | None = None) -> "Session":
+        """The session `id` that shares this one's events up to `seq`, by default all, and goes on with the same agent.
+
+        What is open there is closed in it as by a cancel. Raises `SessionExists`, and `UsageError` without such a seq.
+        """
+        await self._run.log.commit()
+        await self._host.fork(self.id, id, seq=seq)
+        run, reference = self._run, self._reference
+        return await self._host.session(  # type: ignore[no-any-return]
+            id, run.agent, deps=run.deps, variables=run.variables, reference=reference
+        )
 
     async def rename(self, title: str) -> None:
         """Give the session a title."""

@@ -4,10 +4,11 @@ The light half of reading: no event loop, no rebuilding of requests. `spine.log.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar, overload
 
-from spine.codec import Codec, genesis
-from spine.errors import LogBroken, SessionUnknown
+from spine.codec import Codec, genesis, row_hash
+from spine.errors import LogBroken, SessionUnknown, ValueRefused
 from spine.events import RecordedEvent
 from spine.projectors.projector import Projector, ViewingProjector, fold_all
 from spine.store import Row, Store
@@ -29,7 +30,26 @@ class StoredLog:
         self.store = store
         self.codec = codec
         self.session = session
-        self.genesis = genesis(session)
+        self._genesis: bytes | None = None
+
+    @property
+    def genesis(self) -> bytes:
+        """What the first event's hash builds on: made of the session's id, or of that in which a fork's chain began."""
+        if self._genesis is None:
+            own = genesis(self.session)
+            with suppress(LogBroken):  # then no chain holds, whatever it begins with
+                first = next(iter(self.store.read(self.session, until=1)), None)
+                if first is None:
+                    return own
+                self._genesis = own if row_hash(own, first) == first.hash else self._genesis_of_fork()
+            self._genesis = self._genesis or own
+        return self._genesis
+
+    def _genesis_of_fork(self) -> bytes | None:
+        for row in self.store.read(self.session, types=("session.forked",)):
+            with suppress(ValueRefused, KeyError, AttributeError):
+                return genesis(decode(row.data)["parent"])
+        return None
 
     @property
     def head(self) -> tuple[int, bytes]:

@@ -10,6 +10,7 @@ from spine.llm.errors import Failure
 from spine.llm.response import StopReason
 from spine.llm.usage import Cost, Usage
 from spine.messages import Message
+from spine.outputs import parse_asked
 from spine.projectors.status import SessionStatus, TurnState
 from spine.projectors.visible import visible
 from spine.tools import ToolOutcome
@@ -98,6 +99,12 @@ def make_turn(status: SessionStatus, turn: TurnState, head: tuple[int, bytes], n
         duration_s=max(0, (turn.ended_at or now) - turn.at) / 1_000_000,
         head=head,
     )
+
+
+def with_output(turn: Turn, types: tuple[Any, ...], asked: Any) -> Turn:
+    """The turn with its answer parsed as the first of `types` that has the schema `asked` for."""
+    output, problem = parse_asked(types, asked, turn.text)
+    return attrs.evolve(turn, output=output, warnings=(*turn.warnings, problem) if problem else turn.warnings)
 
 
 def _warnings(turn: TurnState) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from spine.cli.turns import end_turn, interruptible, settled, shown, this_user
 from spine.config import Settings
 from spine.errors import ApprovalUnknown
 from spine.events import ApprovalDecided, SessionCreated
-from spine.opening import is_dead
+from spine.owning import is_dead
 from spine.projectors.json import plain, utc
 from spine.projectors.log_context import LogContext
 from spine.projectors.phrases import call_text, counted, with_reason

@@ -16,7 +16,8 @@ from spine.cli.screen import note, out, out_json
 from spine.config import load_settings, make_store_folder
 from spine.errors import UsageError
 from spine.exports import ExportReader, export, import_checked
-from spine.opening import open_store, this_process
+from spine.opening import open_store
+from spine.owning import this_process
 from spine.projectors.phrases import counted
 from spine.scope import Registries
 

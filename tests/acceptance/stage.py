@@ -13,7 +13,7 @@ import attrs
 
 from spine import Agent, Runtime
 from spine.clock import SystemClock
-from spine.codec import Codec, genesis, row_hash
+from spine.codec import Codec, row_hash
 from spine.config import Settings
 from spine.events import ModelRequested, RecordedEvent, ToolCompleted
 from spine.hooks import hookimpl
@@ -113,7 +113,7 @@ def judge(log: LogReader, *, open_turn: bool = False) -> list[RecordedEvent]:
     """
     rows = list(log.rows())
     assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
-    previous = genesis(log.session)
+    previous = log.genesis
     for row in rows:
         assert row.hash == row_hash(previous, row), f"chain broken at {row.seq} ({row.type})"
         previous = row.hash
@@ -175,6 +175,7 @@ _AFTER_CANCEL = frozenset(
         "model.chunks",
         "input.accepted",
         "session.resumed",
+        "session.forked",
     )
 )
 

@@ -1,0 +1,39 @@
+"""Who owns a session, and how it is claimed (floor 2): one living process at a time, a dead one's at once."""
+
+import os
+import socket
+
+from spine.errors import SessionOwned
+from spine.store import Claim, Owner, Store
+from spine.values import SessionId
+
+__all__ = ["claim", "is_dead", "this_process"]
+
+
+def this_process(now: int, number: int) -> Owner:
+    """This process as an owner; `number` tells several runtimes in it apart."""
+    return Owner(id=f"{os.getpid()}-{now}-{number:x}", host=socket.gethostname(), pid=os.getpid(), started=now)
+
+
+def is_dead(owner: Owner) -> bool:
+    """Whether an owner is known to be gone: a process of this host that does not exist any more."""
+    if owner.host != socket.gethostname() or owner.pid == os.getpid():
+        return False
+    try:
+        os.kill(owner.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def claim(store: Store, session: SessionId, owner: Owner, *, now: int, lease_us: int) -> Claim:
+    """Make `owner` the one writer. Raises `SessionOwned` while another one's lease runs, unless that one is dead."""
+    try:
+        return store.claim(session, owner, now=now, lease_us=lease_us)
+    except SessionOwned:
+        holder = store.owner(session)
+        if holder is None or not is_dead(holder[0]):
+            raise
+        return store.claim(session, owner, now=now, lease_us=lease_us, take_over=True)
