@@ -14,6 +14,10 @@ _OPTIONS: Final[Mapping[str, Decorator]] = {
     "store": click.option("--store", metavar="URL", help="The store: sqlite:PATH, or a path."),
     "model": click.option("-m", "--model", metavar="NAME", help="provider:name, or an alias."),
     "agent": click.option("--agent", metavar="MODULE:ATTR", help="The agent."),
+    "capture": click.option(
+        "--capture-wire", "capture", flag_value="wire", help="Keep what goes over the wire beside the log."
+    ),
+    "until": click.option("--until", metavar="SEQ", type=click.IntRange(1), help="Read no further than this event."),
     "json": click.option("--json", "as_json", is_flag=True, help="Print facts as JSON."),
     "debug": click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."),
 }

@@ -8,21 +8,25 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
 from spine import late
+from spine.cli.ending import HOLDS, NO_VERDICT, error_line
+from spine.cli.screen import note
 from spine.codec import Codec
 from spine.config import Settings, load_settings
-from spine.errors import SessionUnknown
+from spine.errors import EventUnknown, SessionUnknown
 from spine.events import RecordedEvent, UnknownEvent
 from spine.store import Row, SessionInfo, Store
 from spine.stored import StoredLog
 from spine.stores.opening import open_store, open_store_to_look
 from spine.values import Digest, SessionId
 
-__all__ = ["Reading", "find_session", "load_plugins", "reading", "reading_session"]
+__all__ = ["Reading", "find_session", "load_plugins", "reading", "reading_session", "up_to_unknown"]
+
+T = TypeVar("T")
 
 
 def load_plugins(settings: Settings, codec: Codec) -> Any:
@@ -107,6 +111,20 @@ def reading_session(store: str | None, session: str | None, *, check: bool = Fal
 def _is_path(text: str) -> bool:
     """No session id has a dot or a slash."""
     return "." in text or os.sep in text
+
+
+def up_to_unknown(read: Callable[[int | None], T], until: int | None) -> tuple[T, int]:
+    """What `read` makes of a log up to seq `until`, and the command's exit status.
+
+    Without `until`, a log with an event that must be known and is not is read up to that event, with a note.
+    """
+    try:
+        return read(until), HOLDS
+    except EventUnknown as error:
+        if until is not None or error.seq < 2:
+            raise
+        note(error_line(error))
+        return read(error.seq - 1), NO_VERDICT
 
 
 def find_session(store: Store, wanted: str | None) -> SessionId:

@@ -23,6 +23,7 @@ from spine.events import (
     ToolStarted,
 )
 from spine.messages import ToolCallBlock, ToolResultBlock
+from spine.projectors import refuse_unknown
 from spine.projectors.json import plain, utc
 from spine.projectors.lines import result_lines
 from spine.projectors.phrases import (
@@ -40,9 +41,9 @@ from spine.projectors.visible import one_line
 from spine.proof.request_text import required_parameters
 from spine.proof.request_view import RequestView, find_request
 from spine.stored import StoredLog
-from spine.values import CallId, Digest, JsonObject, short, step_of
+from spine.values import Digest, JsonObject, short, step_of
 
-__all__ = ["CallStory", "call_json", "call_story", "explain_call"]
+__all__ = ["CallStory", "call_story", "story_json", "story_text"]
 
 MAX_SEEN = 8
 _TIMES = ("did not run", "ran once", "ran twice")
@@ -53,6 +54,8 @@ class CallStory:
     """Everything the log says about one call, in order of the log."""
 
     block: ToolCallBlock
+    view: RequestView
+    """The request that asked for it."""
     message: RecordedEvent
     """The `message.committed` that asks for it."""
     facts: tuple[RecordedEvent, ...]
@@ -80,14 +83,15 @@ class CallStory:
         return found[-1].data if found else None
 
 
-def call_story(reader: StoredLog, call: str) -> CallStory:
-    """Collect what became of a call. Raises `UsageError` naming the calls there are."""
+def call_story(reader: StoredLog, call: str, until: int | None = None) -> CallStory:
+    """Collect what became of a call, up to seq `until` when given. Raises `UsageError` naming the calls there are."""
     block: ToolCallBlock | None = None
     message: RecordedEvent | None = None
     facts: list[RecordedEvent] = []
     approvals: set[str] = set()
     known: list[str] = []
-    for event in reader.select(_OF_STORY):
+    for event in reader.select(_OF_STORY, until):
+        refuse_unknown(event)
         data = event.data
         if isinstance(data, MessageCommitted):
             for each in data.message.tool_calls:
@@ -101,21 +105,21 @@ def call_story(reader: StoredLog, call: str) -> CallStory:
     if block is None or message is None:
         there = f"calls are {', '.join(known[:12])}" if known else "the model called no tool"
         raise UsageError(f'no call "{call}" in {reader.session}; {there}', hint=f"spine transcript {reader.session}")
-    return CallStory(block=block, message=message, facts=tuple(facts))
+    view, _ = find_request(reader, step_of(block.id), until)
+    return CallStory(block=block, view=view, message=message, facts=tuple(facts))
 
 
 _OF_CALL = (ApprovalRequested, ToolStarted, ToolResolved, ToolCompleted, ToolRevised)
 _OF_STORY = frozenset(kind.name for kind in CORE_EVENTS if kind.data in (*_OF_CALL, MessageCommitted, ApprovalDecided))
 
 
-def explain_call(reader: StoredLog, call: str, *, zone: tzinfo = UTC) -> str:
-    """The chain behind one call: who asked for it, knowing what, with which arguments, and who allowed it."""
-    story = call_story(reader, call)
-    view, _ = find_request(reader, step_of(CallId(call)))
+def story_text(story: CallStory, *, zone: tzinfo = UTC) -> str:
+    """The chain behind one call: who asked for it, knowing what, with which arguments, who allowed it, what came."""
+    view = story.view
     order = next((required_parameters(t) for t in view.request.tools if t.name == story.block.name), ())
     shown = call_text(story.block.name, story.arguments, story.block.arguments_text, order)
     rows = [
-        ("asked by the model in", _asked(story, view)),
+        ("asked by the model in", _asked(story)),
         ("which had seen", " · ".join(_seen(view)) or "nothing"),
         ("arguments", _arguments(story)),
         *(("allowed by", line) for line in _allowed(story, zone)),
@@ -140,7 +144,8 @@ def _headline(shown: str, story: CallStory) -> str:
     return f"{shown} {times}, {outcome}{where}"
 
 
-def _asked(story: CallStory, view: RequestView) -> str:
+def _asked(story: CallStory) -> str:
+    view = story.view
     messages = counted(len(view.request.messages), "message")
     return f"message seq {story.message.seq}, request seq {view.seq} (digest {short(view.digest)}, {messages})"
 
@@ -207,15 +212,13 @@ def _came_back(data: ToolCompleted) -> str:
     return f"{excerpt(first.text)}, {size}{others}"
 
 
-def call_json(reader: StoredLog, call: str) -> dict[str, Any]:
-    """The same chain for programs. Raises `UsageError` naming the calls there are."""
-    story = call_story(reader, call)
-    view, _ = find_request(reader, step_of(CallId(call)))
-    completed = story.completed
+def story_json(story: CallStory) -> dict[str, Any]:
+    """The same chain for programs."""
+    view, completed = story.view, story.completed
     decided = {fact.data.id: {**plain(fact.data), "at": utc(fact.at)} for fact in story.of(ApprovalDecided)}
     asked = [plain(fact.data) | {"decided": decided.get(fact.data.id)} for fact in story.of(ApprovalRequested)]
     return {
-        "call": call,
+        "call": story.block.id,
         "name": story.block.name,
         "arguments": plain(story.arguments),
         "written": plain(story.block.arguments),

@@ -77,9 +77,12 @@ class StepFacts:
         return self.digest == self.recorded
 
 
-def step_facts(reader: StoredLog, step: str | None = None) -> StepFacts:
-    """The facts of a step, by default the last one. Raises `UsageError` naming the steps there are."""
-    view, _ = find_request(reader, step)
+def step_facts(reader: StoredLog, step: str | None = None, until: int | None = None) -> StepFacts:
+    """The facts of a step, by default the last one up to seq `until`.
+
+    Raises `UsageError` naming the steps there are.
+    """
+    view, _ = find_request(reader, step, until)
     facts = [fact for fact in reader.read(types=_READ) if fact.seq < view.seq or fact.type in _OF_TOOLS]
     origins = frame_origins(reader, view)
     owners = [f.data for f in facts if isinstance(f.data, SessionCreated | SessionResumed)]

@@ -101,15 +101,17 @@ def _without_patches(event: RecordedEvent) -> RecordedEvent:
     return attrs.evolve(event, data=attrs.evolve(event.data, patches=()))
 
 
-def find_request(reader: StoredLog, step: str | None = None) -> tuple[RequestView, RequestView | None]:
-    """The request of a step (None: the last one), and the request before it.
+def find_request(
+    reader: StoredLog, step: str | None = None, until: int | None = None
+) -> tuple[RequestView, RequestView | None]:
+    """The request of a step (None: the last one up to seq `until`), and the request before it.
 
     Raises `UsageError` naming the steps there are.
     """
     earlier: RequestView | None = None
     last: RequestView | None = None
     steps = []
-    for view in request_views(reader):
+    for view in request_views(reader, until):
         earlier, last = last, view
         steps.append(view.step)
         if view.step == step:

@@ -1,5 +1,6 @@
 """Commands that look, prove and exchange: they run on a store or a file, and import nothing of the project."""
 
+import hashlib
 import json
 import sqlite3
 import sys
@@ -7,14 +8,17 @@ from pathlib import Path
 
 import attrs
 import pytest
+from click.testing import CliRunner
 from model_server import say, serving
 
 from spine import late
+from spine.cli import cli
 from spine.cli.screen import LOCAL
-from spine.codec import Codec
+from spine.codec import Codec, chain_hash, genesis
 from spine.events import EventType
 from spine.projectors.phrases import clock
 from spine.testing.demo import run_demo
+from spine.values import SessionId, encode
 
 CLOSING = (
     "turn t1 completed: 3 steps, 2 tool calls, 1 retry, 4,717 tokens in (2,816 from cache), 82 out, "
@@ -314,6 +318,49 @@ def test_an_export_that_fails_leaves_no_file(spine, demo: Path) -> None:
     assert spine("export", "nothing", "-o", "x.jsonl").exit_code == 2
     assert spine("export", "-o", "nowhere/x.jsonl").exit_code == 2
     assert sorted(path.name for path in demo.iterdir() if path.suffix == ".jsonl" or path.name[0] == ".") == []
+
+
+# ---------------------------------------------------------------------------------- how far a log can be read
+
+
+@pytest.fixture
+def ticketed(demo: Path) -> int:
+    """The demonstration with an event in it that must be known and is not; the seq before it."""
+    lines = CliRunner().invoke(cli, ["export"]).stdout.splitlines()
+    head = json.loads(lines[0])
+    events = [json.loads(line) for line in lines[1:]]
+    at = next(i for i, event in enumerate(events) if event.get("type") == "approval.requested")
+    seq = events[at - 1]["seq"]
+    ticket = {**events[at], "type": "crm.linked", "origin": "crm@1.4", "required": True, "data": {}, "place": "t1"}
+    events = [*events[:at], ticket, *events[at:]]
+    last = genesis(SessionId(head["session"]))
+    for number, event in enumerate((e for e in events if "seq" in e), 1):
+        event["seq"] = number
+        fields = [event[name] for name in ("seq", "type", "version", "at", "place", "origin", "required")]
+        last = chain_hash(last, tuple(fields), hashlib.sha256(encode(event["data"])).digest())
+        event["hash"] = last.hex()
+    head |= {"seq": number, "hash": last.hex()}
+    (demo / "x.jsonl").write_bytes(b"".join(encode(each) + b"\n" for each in (head, *events)))
+    return int(seq)
+
+
+@pytest.mark.parametrize("command", ["transcript", "request", "explain"])
+def test_a_log_is_read_up_to_the_event_that_must_be_known(spine, ticketed: int, command: str) -> None:
+    done = spine(command, "x.jsonl")
+    assert done.exit_code == 3
+    assert f"can be projected up to seq {ticketed}: seq {ticketed + 1} has the type " in done.stderr
+    assert done.stdout == spine(command, "x.jsonl", "--until", ticketed).stdout
+    assert spine(command, "x.jsonl", "--until", ticketed).exit_code == 0
+    assert spine(command, "refund-1017", "--until", ticketed).stdout.splitlines()[1:] == done.stdout.splitlines()[1:]
+    asked = spine(command, "x.jsonl", "--until", ticketed + 1)
+    assert (asked.exit_code, asked.stdout) == (3, "")
+
+
+def test_a_transcript_stops_where_it_is_told(spine, demo: Path) -> None:
+    whole, cut = spine("transcript").stdout, spine("transcript", "--until", 9).stdout
+    assert whole.startswith(cut[:-1].rpartition("\n\n")[0])
+    assert "ASSISTANT t1s2" not in cut
+    assert spine("transcript", "--until", 0).exit_code == 2
 
 
 # ----------------------------------------------------------------------------------------------------- odds and ends

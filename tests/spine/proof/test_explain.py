@@ -8,7 +8,7 @@ import pytest
 from spine.errors import UsageError
 from spine.events import ModelRequested
 from spine.log import LogReader
-from spine.proof.explain_call import call_json, explain_call
+from spine.proof.explain_call import call_story, story_json, story_text
 from spine.proof.explain_step import sections_of, step_facts, step_json, step_text
 from spine.proof.request_view import RequestView, find_request, frame_origins, patch_views
 from spine.store import Row
@@ -102,7 +102,7 @@ def test_an_unknown_step_is_told(demo: LogReader) -> None:
 
 def test_a_call_is_explained_from_request_to_outcome(demo: LogReader) -> None:
     seq = {event.type: event.seq for event in demo.read()}
-    lines = explain_call(demo, "t1s2c1").split("\n")
+    lines = story_text(call_story(demo, "t1s2c1")).split("\n")
     assert lines[0] == (
         'refund(order_id="1017", amount_cents=1290) ran once, outcome ok in 0 ms   '
         f"seq {seq['tool.started']}-{seq['tool.completed']}"
@@ -118,7 +118,7 @@ def test_a_call_is_explained_from_request_to_outcome(demo: LogReader) -> None:
 
 
 def test_a_changed_argument_names_its_plugin(careful: LogReader) -> None:
-    text = explain_call(careful, "t1s1c1")
+    text = story_text(call_story(careful, "t1s1c1"))
     assert text.startswith('look_up(word="MUG") ran once')
     assert 'changed by careful@2.1; the model wrote {"word": "mug"}' in text
     assert "policy (careful@2.1)" in text
@@ -137,7 +137,7 @@ def test_an_unfinished_call_says_what_is_missing(rechained: Rechained, until: st
         last = max(i for i, row in enumerate(rows) if row.type == until)
         return rows[: last + 1]
 
-    text = explain_call(rechained(edit), "t1s2c1")
+    text = story_text(call_story(rechained(edit), "t1s2c1"))
     assert all(part in text for part in said)
 
 
@@ -148,7 +148,7 @@ def test_a_call_that_ran_twice_says_so(rechained: Rechained) -> None:
         extra = rows[at]._replace(type="tool.resolved", data=resolved)
         return [*rows[: at + 1], extra, *rows[at:]]
 
-    text = explain_call(rechained(edit), "t1s2c1")
+    text = story_text(call_story(rechained(edit), "t1s2c1"))
     assert "ran twice" in text
     assert "rerun: idempotent" in text
 
@@ -156,16 +156,16 @@ def test_a_call_that_ran_twice_says_so(rechained: Rechained) -> None:
 @pytest.mark.parametrize("call_id", ["t1s2c9", "t1s3", "", "x"])
 def test_an_unknown_call_is_told_with_those_there_are(demo: LogReader, call_id: str) -> None:
     with pytest.raises(UsageError, match="calls are t1s1c1, t1s2c1"):
-        explain_call(demo, call_id)
+        story_text(call_story(demo, call_id))
 
 
 def test_the_chain_behind_a_call_as_json(demo: LogReader, careful: LogReader) -> None:
-    fact = call_json(demo, "t1s2c1")
+    fact = story_json(call_story(demo, "t1s2c1"))
     assert (fact["status"], fact["changed_by"], fact["arguments"]) == ("ok", [], fact["written"])
     assert [approval["decided"]["by"] for approval in fact["approvals"]] == ["demo"]
     assert fact["result"] == [{"type": "text", "text": "refunded 12.90 EUR, reference R-88"}]
     assert [source["what"] for source in fact["seen"]] == ["user input", "lookup_order result"]
-    changed = call_json(careful, "t1s1c1")
+    changed = story_json(call_story(careful, "t1s1c1"))
     assert (changed["changed_by"], changed["arguments"], changed["written"]) == (
         ["careful@2.1"],
         {"word": "MUG"},
