@@ -92,6 +92,7 @@ _REASONS: Mapping[int, str] = {
 }
 _RETRY_S = 0.01
 _SHORTEST_BYTES = 512
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 # Between making a file and closing its descriptor no other thread may connect to it: the close would drop its locks.
 _opening = threading.Lock()
 
@@ -116,7 +117,7 @@ def connect(path: str, *, durability: str, busy_timeout_s: float) -> tuple[sqlit
     try:
         with _opening:
             identity = _make_private(path)
-        with closing(_open(path, "ro", busy_timeout_s)) as probe:
+        with closing(_open(path, "rw" if _was_cut_at_birth(path) else "ro", busy_timeout_s)) as probe:
             _is_ours(probe, path)
         writer = _open(path, "rw", busy_timeout_s)
     except sqlite3.Error as exc:
@@ -134,6 +135,19 @@ def connect(path: str, *, durability: str, busy_timeout_s: float) -> tuple[sqlit
             raise _refusal(exc, path) from exc
         raise
     return writer, reader
+
+
+def _was_cut_at_birth(path: str) -> bool:
+    """Whether process or power was lost while the file was made: its journal says that it was empty before.
+
+    SQLite then makes it empty again, which a read-only connection may not do; nothing of anybody is in it.
+    """
+    try:
+        with open(f"{path}-journal", "rb") as journal:
+            head = journal.read(20)
+    except OSError:
+        return False
+    return head[:8] == _JOURNAL_MAGIC and head[16:] == bytes(4)
 
 
 def connect_unchanging(path: str) -> sqlite3.Connection:

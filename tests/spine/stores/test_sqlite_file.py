@@ -45,6 +45,44 @@ def left_open(path: Path) -> Path:
     return path
 
 
+def cut_in_transaction(path: Path, *before: str) -> Path:
+    """A database of 4 KiB pages that lost its process in the middle of a transaction, after the statements `before`."""
+    code = (
+        "import os, sqlite3, sys\n"
+        "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "for statement in sys.argv[2:]: connection.execute(statement)\n"
+        "connection.execute('PRAGMA cache_spill = 1')\n"
+        "connection.execute('PRAGMA cache_size = 1')\n"
+        "connection.execute('BEGIN')\n"
+        "connection.execute('CREATE TABLE t(a)')\n"
+        "connection.execute('INSERT INTO t VALUES (zeroblob(200000))')\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path), *before], check=True)
+    assert path.stat().st_size >= 4096
+    assert Path(f"{path}-journal").stat().st_size
+    return path
+
+
+def test_a_file_whose_making_was_cut_is_made_again(tmp_path: Path) -> None:
+    """Its rollback journal says that it was empty before: nothing of anybody is in it."""
+    path = cut_in_transaction(tmp_path / "a.db")
+    path.chmod(0o600)
+    store = SqliteStore(path)
+    writer(store).append(b"1")
+    assert store.head(FIRST)
+    store.close()
+
+
+def test_a_foreign_file_with_a_transaction_to_undo_is_left_as_it_is(tmp_path: Path) -> None:
+    """It was not empty before its process died, so that it is not for us to undo."""
+    path = cut_in_transaction(tmp_path / "a.db", "CREATE TABLE theirs(a)")
+    before = path.read_bytes(), Path(f"{path}-journal").read_bytes()
+    with pytest.raises(StoreUnavailable):
+        SqliteStore(path)
+    assert (path.read_bytes(), Path(f"{path}-journal").read_bytes()) == before
+
+
 @pytest.fixture
 def umask() -> Iterator[None]:
     before = os.umask(0)
