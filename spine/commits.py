@@ -12,14 +12,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import anyio
+import anyio.to_thread
 import attrs
 from anyio.lowlevel import EventLoopToken, current_token
 
 from spine.errors import AppendOutcomeUnknown, StoreBusy, StoreUnavailable
 from spine.store import Append, Store
+
+T = TypeVar("T")
 
 COMMIT_TIMEOUT_S = 2.0
 """How long the store may take over one transaction."""
@@ -117,7 +120,7 @@ class Writer:
         for entry in entries:
             entry.is_answered = True
         assert self._loop is not None
-        _call_soon(self._loop, self._finish, entries, verdicts)
+        call_soon(self._loop, self._finish, entries, verdicts)
 
     def _finish(self, entries: Sequence[_Entry], verdicts: Sequence[Exception | None]) -> None:
         self._is_busy = False
@@ -151,13 +154,19 @@ def _append(store: Store, batches: Sequence[Append]) -> Sequence[Exception | Non
         raise lost
 
 
+async def off_loop(store: Store, function: Callable[..., T], *arguments: Any) -> T:
+    """What a function that asks the store gives; on a thread where the store waits: nobody else must wait with it."""
+    return await anyio.to_thread.run_sync(function, *arguments) if store.waits else function(*arguments)
+
+
 def at_next_tick() -> Callable[[Callable[[], object]], object]:
     """The running loop's way to call a function at its next tick, cheaper than waking a task; for its own thread."""
     native: Any = current_token().native_token
     return getattr(native, "call_soon", None) or native.run_sync_soon  # type: ignore[no-any-return]
 
 
-def _call_soon(loop: EventLoopToken, function: Callable[..., None], *arguments: object) -> None:
+def call_soon(loop: EventLoopToken, function: Callable[..., None], *arguments: object) -> None:
+    """Let a loop call a function soon; from any thread. Raises `RuntimeError` when the loop has ended."""
     # Not `anyio.from_thread.run_sync`: that waits for the loop, for ever when the loop ends just then.
     native = loop.native_token
     call: Callable[..., object] = getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon  # type: ignore[attr-defined]

@@ -13,10 +13,11 @@ from typing import Any
 
 import anyio
 import attrs
+from anyio.lowlevel import current_token
 
 from spine.clock import Clock
 from spine.codec import Codec, chain_hash
-from spine.commits import Writer
+from spine.commits import Writer, call_soon, off_loop
 from spine.errors import EventUnknown, LogBroken, ValueTooLarge
 from spine.events import ContentAdded, Envelope, RecordedEvent, UnknownEvent
 from spine.garbage import collector_paused
@@ -29,6 +30,9 @@ from spine.stored import StoredLog
 from spine.values import Digest, SessionId
 
 FOLLOW_POLL_S = 0.2
+"""How often a follower looks where the store cannot tell."""
+FOLLOW_CHECK_S = 5.0
+"""How often it looks all the same where the store tells."""
 _logger = logging.getLogger("spine")
 
 
@@ -63,9 +67,19 @@ class LogReader(StoredLog):
         return _Follower(self, after)
 
     async def changed(self, seq: int) -> None:
-        """Wait until the committed head is beyond `seq`; another process's commits are looked for."""
-        while self.head[0] <= seq:
-            await anyio.sleep(FOLLOW_POLL_S)
+        """Wait until the committed head is beyond `seq`; the store tells of others' commits, or they are looked for."""
+        loop = current_token()
+        stop = self.store.watch(self.session, lambda: call_soon(loop, lambda: told.set()))
+        try:
+            while True:
+                told = anyio.Event()  # before the look: what is told after it counts
+                if (await off_loop(self.store, lambda: self.head))[0] > seq:
+                    return
+                with anyio.move_on_after(FOLLOW_POLL_S if stop is None else FOLLOW_CHECK_S):
+                    await told.wait()
+        finally:
+            if stop is not None:
+                stop()
 
 
 class _Follower:
@@ -234,17 +248,13 @@ class SessionLog(LogReader):
             try:
                 self._project(kind, row, event)
             except Exception as exc:  # what memory holds now is no fold of any log
-                self._give_up(exc)
+                self.close(exc)
                 raise
             if self._observers:
                 self._tell(self._recorded(row, prev_hash, event))
         if consumed:
             self._consumed.extend(consumed)
         return self._seq
-
-    def _give_up(self, error: Exception) -> None:
-        self._rows, self._contents, self._consumed = [], [], []
-        self.close(error)
 
     def _tell(self, event: RecordedEvent) -> None:
         for observer in tuple(self._observers):
@@ -321,8 +331,9 @@ class SessionLog(LogReader):
             self._changed = None
 
     def close(self, error: Exception) -> None:
-        """Refuse every further append with `error`."""
+        """Refuse every further append with `error`; what is pending is never stored."""
         self._closed = self._closed or error
+        self._rows, self._contents, self._consumed = [], [], []
         if self._changed is not None:
             self._changed.set()
 
@@ -335,10 +346,9 @@ class SessionLog(LogReader):
                 self._changed = anyio.Event()
             await self._changed.wait()
 
-    def inbox(self) -> list[InboxEntry]:
-        """Requests that other processes put there and nobody took yet."""
-        taken = set(self._consumed)
-        return [entry for entry in self.store.inbox(self.session) if entry.number not in taken]
+    async def inbox(self) -> list[InboxEntry]:
+        """Requests that other processes put there, also those that a batch that is still pending takes out."""
+        return await off_loop(self.store, self.store.inbox, self.session)
 
 
 _make_row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)

@@ -1,6 +1,5 @@
 """A session as its user holds it (floor 12): run, stream, submit, steer, cancel, decide, and look."""
 
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,7 +10,7 @@ from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from spine.agent import Agent, Limits
-from spine.errors import ApprovalUnknown, SessionBusy, TurnFailed, UsageError, ValueRefused
+from spine.errors import ApprovalUnknown, SessionBusy, TurnFailed, UsageError
 from spine.events import (
     AgentFact,
     ApprovalDecided,
@@ -27,7 +26,8 @@ from spine.events import (
     TurnStarted,
 )
 from spine.host import Host
-from spine.inputs import Input, checked_optional_text, checked_text, clean_message, inbox_event, input_messages
+from spine.inbox import Inbox
+from spine.inputs import InboxEvent, Input, checked_optional_text, checked_text, clean_message, input_messages
 from spine.llm.chunks import Chunk
 from spine.llm.request import Route
 from spine.log import SessionLog, Synchronised
@@ -40,13 +40,10 @@ from spine.projectors.status import TurnState
 from spine.projectors.transcript import SessionTranscript, Transcript
 from spine.projectors.usage import SessionUsage, UsageReport
 from spine.run import Run
-from spine.store import InboxEntry
 from spine.stream import TurnStream
 from spine.turn import Turn, make_turn, with_output
-from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, decode, freeze_object
+from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, freeze_object
 from spine.wording import WORDING_VERSION
-
-_logger = logging.getLogger("spine")
 
 
 class Session:
@@ -62,8 +59,7 @@ class Session:
         self._announced = False
         self._output: Any = None
         """The type that the turn begun last was asked for."""
-        self._seen: set[int] = set()
-        """Inbox entries that were looked at."""
+        self._inbox = Inbox(run.log, self._append)
 
     # ------------------------------------------------------------------------------------------------- looking
 
@@ -162,9 +158,12 @@ class Session:
 
         Raises `TurnFailed` with `.turn` when it failed, unless `check` is False. `session.cancel()` makes it return a
         cancelled turn; a cancellation of the caller's own task goes on after the closing facts are written. Route and
-        key are checked first: an unknown model or a missing key raises with nothing written.
+        key are checked first: an unknown model or a missing key raises with nothing written. Inputs that were accepted
+        earlier have their turns before it.
         """
-        messages, overrides = input_messages(input), self._overrides(model, output, limits)
+        messages = input_messages(input)
+        await self._work()
+        overrides = self._overrides(model, output, limits)
         return await self._drive(lambda: self._start_turn(messages, overrides), check)
 
     async def _drive(self, begin: Callable[[], None] | None = None, check: bool = True) -> Turn:
@@ -277,6 +276,7 @@ class Session:
     async def stream(self, input: Input, **options: Any) -> AsyncIterator[TurnStream]:
         """Run a turn and watch it: iterate over events, or over `.text()`. Leaving the block early cancels the turn."""
         messages = input_messages(input)
+        await self._work()
         overrides = self._overrides(options.get("model"), options.get("output"), options.get("limits"))
         stream = TurnStream(self._run.log)
 
@@ -444,20 +444,10 @@ class Session:
 
     async def take_inbox(self) -> None:
         """Turn requests from other processes into events, each exactly once, and act on them."""
-        for entry in self._run.log.inbox():
-            if entry.number not in self._seen:
-                self._seen.add(entry.number)
-                await self._take(entry)
+        for event in self._inbox.record(await self._run.log.inbox()):
+            await self._act_on(event)
 
-    async def _take(self, entry: InboxEntry) -> None:
-        try:
-            event = inbox_event(self._run.log.codec, entry.kind, decode(entry.data), entry.key)
-            turn = self._status.turn
-            place = turn.id if turn is not None and not isinstance(event, InputAccepted) else None
-            self._append(event, place=place, consumed=(entry.number,))
-        except (UsageError, ValueRefused) as error:  # it stays where it is, and keeps nobody else waiting
-            _logger.warning("inbox entry %d of session %s was not taken: %s", entry.number, self.id, error)
-            return
+    async def _act_on(self, event: InboxEvent) -> None:
         if isinstance(event, CancelRequested) and self._run.cancel_scope is not None:
             self._run.cancel_scope.cancel()
         if isinstance(event, InputAccepted):

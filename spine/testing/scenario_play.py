@@ -16,10 +16,11 @@ from spine.agent import Agent
 from spine.config import Settings
 from spine.errors import ScenarioInvalid, ScriptMismatch, SpineError, TurnFailed
 from spine.events import RecordedEvent
+from spine.keeping import LEASE_US
 from spine.llm.retry import RetryPolicy
 from spine.opening import open_store
 from spine.proof.verify import Verification, verify
-from spine.runtime import LEASE_US, Runtime
+from spine.runtime import Runtime
 from spine.scope import Registries
 from spine.session import Session
 from spine.store import Row

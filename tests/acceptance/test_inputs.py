@@ -5,7 +5,7 @@ from typing import Any
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
-from stage import Adapter, Gate, agent_of, data_of, judge, kinds_of, staged, until
+from stage import Adapter, Gate, agent_of, data_of, judge, kinds_of, staged, tool_of, until
 
 from spine.errors import KeyMissing, RouteUnknown, SessionBusy, UsageError, ValueTooLarge
 from spine.llm.catalogue import Provider
@@ -86,6 +86,50 @@ async def test_an_interrupting_input_cancels_the_turn_and_is_the_next() -> None:
         kinds = kinds_of(session)
         assert kinds.index("cancel.requested") < kinds.index("turn.cancelled") < kinds.index("turn.completed")
         assert session.history()[-1].text == "Instead."
+        judge(session.log)
+
+
+@pytest.mark.parametrize("way", ["run", "stream"])
+async def test_what_was_accepted_earlier_has_its_turn_first(way: str) -> None:
+    """`run` and `stream` do not overtake a submitted input, and give the turn of their own."""
+    async with staged(say("One."), say("Two."), say("Three.")) as runtime:
+        session = await runtime.session("s", agent_of())
+        await session.submit("first")
+        await session.submit("second")
+        if way == "run":
+            turn = await session.run("third")
+        else:
+            async with session.stream("third") as stream:
+                assert "".join([text async for text in stream.text()]) == "Three."
+            turn = stream.turn
+        assert [m.text for m in session.history()] == ["first", "One.", "second", "Two.", "third", "Three."]
+        assert (turn.id, turn.text) == ("t3", "Three.")
+        judge(session.log)
+
+
+async def test_a_run_behind_a_turn_that_waits_for_a_person_is_refused() -> None:
+    """The earlier input comes first, also when its turn cannot end."""
+    pay = tool_of("pay", lambda arguments, context: "paid", approval="ask")
+    async with staged(call("pay"), say("never")) as runtime:
+        session = await runtime.session("s", agent_of(pay))
+        await session.submit("first")
+        with pytest.raises(SessionBusy, match="waits for"):
+            await session.run("second")
+        assert session.turn.status == "suspended"
+
+
+async def test_an_input_that_came_here_and_through_the_inbox_is_one() -> None:
+    """Its key says so, whichever way was first; the entry leaves the inbox all the same."""
+    store = MemoryStore()
+    async with staged(say("One."), say("Two."), store=store) as owner, staged(store=store) as other:
+        session = await owner.session("s", agent_of())
+        await session.submit("the same", key="k")
+        message = owner.codec.to_json(user_message("the same"))
+        assert other.send("s", "input", {"message": message}, key="k")
+        await session.take_inbox()
+        await session.run("another")
+        assert [m.text for m in session.history()] == ["the same", "One.", "another", "Two."]
+        assert (len(data_of(session, "input.accepted")), store.inbox(session.id)) == (2, [])
         judge(session.log)
 
 

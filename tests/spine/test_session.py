@@ -125,17 +125,16 @@ async def test_a_failed_run_does_not_leave_queued_inputs_waiting() -> None:
     async with opened(fail("auth"), say("Second.")) as runtime:
         session = await runtime.session("s", Agent("p:m"))
 
-        async def late(response: Any = None) -> None:
-            await session.submit("second")
-
         async with anyio.create_task_group() as group:
 
-            async def run() -> None:
-                with pytest.raises(TurnFailed):
-                    await session.run("first")
+            def submit_once(event: Any) -> None:
+                if event.type == "turn.started":
+                    stop()
+                    group.start_soon(session.submit, "second")
 
-            group.start_soon(run)
-            group.start_soon(late)
+            stop = session.log.observe(submit_once)
+            with pytest.raises(TurnFailed):
+                await session.run("first")
         with anyio.fail_after(2):
             while session.log.status.turns < 2 or session.log.status.turn is not None:
                 await anyio.sleep(0.005)
