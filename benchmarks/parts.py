@@ -12,7 +12,7 @@ from benchmarks.timing import cpu_per_await, cpu_per_call
 from benchmarks.workload import Sizes, look
 from spine.execution import validate
 from spine.functions import as_tool
-from spine.hooks import Hooks
+from spine.hooks import Hooks, Waterfall
 from spine.runners import HookWatch, waterfall
 from spine.values import freeze_object, thaw
 
@@ -48,10 +48,10 @@ async def _waterfalls(calls: int) -> tuple[float, float]:
         hooks.register(_Copy(), f"quiet{number}@1")
     chain, watch = hooks.chain("spine_pre_execute"), HookWatch()
     assert len(chain) == _PLUGINS
-    value = "a call"
+    value, kind = "a call", Waterfall("spine_pre_execute", "call", (str,))
 
     async def ours() -> None:
-        result, changes = await waterfall(chain, "spine_pre_execute", "call", value, (str,), {"context": None}, watch)
+        result, changes = await waterfall(chain, kind, value, dict, watch)
         assert result is value
         assert not changes
 

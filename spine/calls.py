@@ -26,7 +26,7 @@ from spine.events import (
     TurnSuspended,
 )
 from spine.execution import Executed, ToolContext, runs_on_loop, settle, validate
-from spine.hooks import Ask, Deny
+from spine.hooks import PRE_EXECUTE, Ask, Deny
 from spine.messages import ToolCallBlock
 from spine.projectors.status import ApprovalState, CallState, TurnState
 from spine.recovery import resolve
@@ -171,9 +171,7 @@ async def _ask_hooks(
     changes: list[HookChange] = []
     chain = run.chain("spine_pre_execute")
     if chain:
-        allowed = (ToolInvocation, Deny, Ask, ToolOutcome)
-        arguments = run.arguments(chain, turn, turn.step)
-        result, changes = await waterfall(chain, "spine_pre_execute", "call", given, allowed, arguments, run.watch)
+        result, changes = await waterfall(chain, PRE_EXECUTE, given, run.arguments(turn, turn.step), run.watch)
         await stop_if_cancelled(turn)
     applied = patches(changes, _call_changes)
     if not isinstance(result, ToolInvocation):

@@ -10,7 +10,7 @@ nothing. Hooks are asked at least once: after a crash, again.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -205,28 +205,59 @@ class Specifications:
 
 HOOKS: Mapping[str, Any] = {name: spec for name, spec in vars(Specifications).items() if name.startswith("spine_")}
 _ARGUMENTS = {hook: frozenset(inspect.signature(spec).parameters) - {"self"} for hook, spec in HOOKS.items()}
-WATERFALLS: Mapping[str, str] = {
-    "spine_pre_step": "request",
-    "spine_pre_execute": "call",
-    "spine_post_execute": "outcome",
-    "spine_step_failed": "error",
-}
-"""The waterfall hooks, each with the argument that is handed from one to the next."""
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@attrs.frozen(eq=False)
+class Waterfall:
+    """What holds for a waterfall hook: which argument is handed from one to the next, and what may come back."""
+
+    hook: str
+    argument: str
+    allowed: tuple[type, ...]
+    core: Callable[[Any], Any] = _same
+    """The core's own answer to what is passed on beyond the last plugin."""
+
+
+PRE_STEP = Waterfall("spine_pre_step", "request", (ModelRequest, Compact))
+PRE_STEP_AGAIN = Waterfall("spine_pre_step", "request", (ModelRequest,))
+"""After a compaction: there is one of them in a step."""
+PRE_EXECUTE = Waterfall("spine_pre_execute", "call", (ToolInvocation, Deny, Ask, ToolOutcome))
+POST_EXECUTE = Waterfall("spine_post_execute", "outcome", (ToolOutcome,))
+STEP_FAILED = Waterfall("spine_step_failed", "error", (Stop, NextStep), lambda _: Stop())
+WATERFALLS: Mapping[str, Waterfall] = {each.hook: each for each in (PRE_STEP, PRE_EXECUTE, POST_EXECUTE, STEP_FAILED)}
+_USUAL = {hook: (each.argument, "call_next") for hook, each in WATERFALLS.items()} | {"spine_post_step": ("response",)}
+"""What most implementations take."""
 
 
 # --------------------------------------------------------------------------------------------------- the manager
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
+class Beyond:
+    """The state of a chain in which a plugin has passed on, until the next one begins and once that has come back."""
+
+    plugin: str
+
+
+@attrs.frozen(eq=False)
 class Implementation:
-    """One plugin's implementation of a hook."""
+    """One plugin's implementation of a hook, bound to its neighbours in the chain."""
 
     plugin: str
     function: Callable[..., Any]
     arguments: tuple[str, ...]
     """Names of the arguments it takes, in its own order."""
-    is_short: bool = False
-    """It takes a waterfall's value and `call_next`, and nothing else: most do."""
+    is_short: bool
+    """It takes the hook's value, in a waterfall `call_next`, and nothing else: most do."""
+    below: "Implementation | None"
+    """The one that is asked next."""
+    beyond: Beyond
+    after: Beyond
+    """Where the chain is once this one has passed on, and once it has come back."""
 
 
 Chains = Mapping[str, tuple[Implementation, ...]]
@@ -257,12 +288,18 @@ class Hooks:
         self.chains = self._find_chains()
 
     def _find_chains(self) -> "Chains":
-        return MappingProxyType({hook: tuple(self._implementations(hook)) for hook in HOOKS})
+        return MappingProxyType({hook: self._bound(hook) for hook in HOOKS})
 
-    def _implementations(self, hook: str) -> Iterator[Implementation]:
-        for found in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
-            names = tuple(found.argnames)
-            yield Implementation(found.plugin_name, found.function, names, names == (WATERFALLS.get(hook), "call_next"))
+    def _bound(self, hook: str) -> tuple[Implementation, ...]:
+        chain: list[Implementation] = []
+        found = getattr(self._manager.hook, hook).get_hookimpls()  # last asked first
+        beyond = [*(Beyond(each.plugin_name) for each in found), Beyond("")]
+        for each, own, after in zip(found, beyond, beyond[1:], strict=False):
+            names = tuple(each.argnames)
+            is_short = names == _USUAL.get(hook)
+            below = chain[-1] if chain else None
+            chain.append(Implementation(each.plugin_name, each.function, names, is_short, below, own, after))
+        return tuple(reversed(chain))
 
     def chain(self, hook: str) -> tuple[Implementation, ...]:
         """The implementations of a hook, first asked first."""

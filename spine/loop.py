@@ -37,7 +37,7 @@ from spine.events import (
     TurnCompleted,
     TurnFailed,
 )
-from spine.hooks import Compact, NextStep, Stop, blame
+from spine.hooks import PRE_STEP, PRE_STEP_AGAIN, STEP_FAILED, Compact, NextStep, Stop, blame
 from spine.llm.errors import Failure, ProviderError
 from spine.llm.request import ModelRequest, ResponseFormat, Route
 from spine.llm.response import ModelResponse
@@ -132,9 +132,8 @@ async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool
     request: ModelRequest | Compact = base
     changes: list[HookChange] = []
     if chain:
-        allowed = (ModelRequest, Compact) if may_compact else (ModelRequest,)
-        arguments = run.arguments(chain, turn, step)
-        request, changes = await waterfall(chain, "spine_pre_step", "request", base, allowed, arguments, run.watch)
+        kind = PRE_STEP if may_compact else PRE_STEP_AGAIN
+        request, changes = await waterfall(chain, kind, base, run.arguments(turn, step), run.watch)
         await stop_if_cancelled(turn)
     if isinstance(request, Compact):
         compact(run, turn, request, changes[-1].plugin, "spine_pre_step")
@@ -315,8 +314,9 @@ async def _post_step(run: Run, turn: TurnState, request: ModelRequest, chain: An
         usage=data.usage,
         metadata=data.metadata,
     )
-    arguments = {"response": response, **run.arguments(chain, turn, turn.step)}
-    answers = await observe(chain, "spine_post_step", arguments, run.watch, run.hook_failed(turn.step))
+    step, known = turn.step, run.arguments(turn, turn.step)
+    arguments, failed = lambda: {"response": response, **known()}, lambda error: run.append_failed(error, step)
+    answers = await observe(chain, "spine_post_step", response, arguments, run.watch, failed)
     await stop_if_cancelled(turn)
     for plugin, events in answers:
         try:
@@ -397,10 +397,8 @@ async def _ask_what_follows(run: Run, turn: TurnState, failure: Failure) -> Stop
     chain, hook = run.chain("spine_step_failed"), "spine_step_failed"
     if not chain:
         return Stop()
-    arguments = run.arguments(chain, turn, turn.step)
-    allowed = (Stop, NextStep)
     verdict: Stop | NextStep
-    verdict, changes = await waterfall(chain, hook, "error", failure, allowed, arguments, run.watch, lambda _: Stop())
+    verdict, changes = await waterfall(chain, STEP_FAILED, failure, run.arguments(turn, turn.step), run.watch)
     if isinstance(verdict, NextStep):
         plugin = changes[-1].plugin
         if not isinstance(verdict.route, Route | None):

@@ -8,6 +8,7 @@ from spine import outcomes
 from spine.errors import HookMisused
 from spine.events import Change, FieldChange, ToolRevised
 from spine.execution import settle
+from spine.hooks import POST_EXECUTE
 from spine.messages import ToolCallBlock, ToolResultBlock
 from spine.projectors.status import CallState, TurnState
 from spine.results import checked_outcome
@@ -24,9 +25,9 @@ async def revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation, 
     if not chain:
         return
     run.unrevised.add(call.id)
-    arguments = {"call": call, **run.arguments(chain, turn, step)}
+    known = run.arguments(turn, step)
     try:
-        revised, changes = await waterfall(chain, hook, "outcome", outcome, (ToolOutcome,), arguments, run.watch)
+        revised, changes = await waterfall(chain, POST_EXECUTE, outcome, lambda: {"call": call, **known()}, run.watch)
         for change in changes:
             _check_outcome(change, hook)
     except BaseException:  # a cancellation, too: what no hook has let through must never reach the model

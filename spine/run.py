@@ -1,7 +1,6 @@
 """What a running session holds while its turns run (floor 9): everything the loop is given and nothing it decides."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from operator import is_
 from typing import Any
 
 import anyio
@@ -11,6 +10,7 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from spine.agent import Agent
 from spine.capabilities import Capabilities, SectionRenderer
 from spine.clock import Clock
+from spine.drafts import changer
 from spine.errors import HookMisused, UsageError
 from spine.estimates import HistoryEstimate
 from spine.events import HistoryCompacted, HookFailed, Patch
@@ -97,8 +97,8 @@ class Run:
     next_route: Route | None = None
     """The route that a `spine_step_failed` hook chose for the next step."""
     _names: tuple[Any, tuple[str, ...]] | None = None
-    _context: tuple[tuple[Any, ...], HookContext] | None = None
-    """The last names and context, each with what they were made from."""
+    """The last names, and the tools that they are of."""
+    _context: HookContext | None = None
 
     @property
     def callable_names(self) -> tuple[str, ...]:
@@ -108,28 +108,25 @@ class Run:
             self._names = (tools, tuple([tool.name for tool in tools]))
         return self._names[1]
 
-    def arguments(self, chain: Sequence[Implementation], turn: TurnState, step: StepId) -> dict[str, Any]:
-        """What every hook of a chain is given: the context, made only when one of them takes it."""
-        for implementation in chain:
-            if "context" in implementation.arguments:
-                return {"context": self.context(turn, step)}
-        return {}
+    def arguments(self, turn: TurnState, step: StepId) -> Callable[[], dict[str, Any]]:
+        """What every hook may take beside its own values; made when one takes it."""
+        return lambda: {"context": self.context(turn, step)}
 
     def context(self, turn: TurnState, step: StepId) -> HookContext:
         """What a hook may look at in this step; the same object while request and usage are the same."""
-        made_from, kept = (step, self.request, turn.usage), self._context
-        if kept is not None and all(map(is_, kept[0], made_from)):
-            return kept[1]
-        context = self._make_context(turn, step)
-        self._context = (made_from, context)
-        return context
+        route = self.route if self.request is None else self.request.route
+        names, usage, kept = self.callable_names, turn.usage, self._context
+        if kept is None or kept.turn != turn.id or kept.route is not route or kept.tools is not names:
+            kept = self._context = self._make_context(turn, step, route)
+        elif kept.step != step or kept.usage is not usage:
+            kept = self._context = changer(HookContext, "step", "usage")(kept, step, usage)
+        return kept
 
     def forget_context(self) -> None:
         """Hold nothing for hooks while no turn runs."""
         self._context = None
 
-    def _make_context(self, turn: TurnState, step: StepId) -> HookContext:
-        route = self.route if self.request is None else self.request.route
+    def _make_context(self, turn: TurnState, step: StepId, route: Route) -> HookContext:
         return HookContext(
             session=self.log.session,
             scope=self.scope.id,
@@ -170,10 +167,6 @@ class Run:
         await self.log.commit()
         if self.log.store.waits:  # otherwise there was no meanwhile
             await checkpoint_if_cancelled()
-
-    def hook_failed(self, place: str) -> Callable[[Any], None]:
-        """A reporter that records an observer's failure."""
-        return lambda error: self.append_failed(error, place)
 
     def append_failed(self, error: Any, place: str) -> None:
         """Record that an observer failed."""

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spine.errors import HookMisused, PluginFailed
-from spine.hooks import Hooks, hookimpl
+from spine.hooks import Hooks, Waterfall, hookimpl
 from spine.runners import HookWatch, observe, waterfall
 from spine.testing.clock import FakeClock
 
@@ -36,12 +36,13 @@ def hooks_of(*functions: Any, hook: str = "spine_pre_step") -> Hooks:
     return hooks
 
 
+KIND = Waterfall("spine_pre_step", "request", (Number, Verdict))
+
+
 async def run(*functions: Any, value: Any = None, watch: HookWatch | None = None) -> tuple[Any, list[Any]]:
     chain = hooks_of(*functions).chain("spine_pre_step")
     start = value or Number(0)
-    return await waterfall(
-        chain, "spine_pre_step", "request", start, (Number, Verdict), {"context": "ctx"}, watch or HookWatch()
-    )
+    return await waterfall(chain, KIND, start, lambda: {"context": "ctx"}, watch or HookWatch())
 
 
 ACTIONS = ("pass", "down", "up", "both", "replace", "same", "catch", "raise", "verdict")
@@ -140,6 +141,30 @@ async def test_forgetting_to_await_call_next_is_said() -> None:
         await run(forgets)
 
 
+async def test_passing_on_twice_is_refused_also_before_the_first_one_was_awaited() -> None:
+    """However the two calls follow each other, the plugin that made them is named."""
+
+    async def at_once(request: Any, call_next: Any) -> Any:
+        first = call_next(request)
+        try:
+            return call_next(request)
+        finally:
+            first.close()
+
+    async def after_it_failed(request: Any, call_next: Any) -> Any:
+        try:
+            return await call_next(request)
+        except PluginFailed:
+            return await call_next(request)
+
+    async def breaks(request: Any, call_next: Any) -> Any:
+        raise ValueError("on purpose")
+
+    for below, hook in ((acting("pass", 0), at_once), (breaks, after_it_failed)):
+        with pytest.raises(HookMisused, match="plugin p1@1 called call_next twice in spine_pre_step"):
+            await run(below, hook)
+
+
 async def test_cancellation_passes_through_and_leaves_no_trace_on_the_watch() -> None:
     """Nothing is blamed for a cancel."""
 
@@ -195,7 +220,7 @@ async def test_observers_are_asked_in_turn_whatever_one_does() -> None:
     failed: list[PluginFailed] = []
     chain = hooks_of(answers, breaks, answers, hook="spine_post_step").chain("spine_post_step")
     watch = HookWatch()
-    found = await observe(chain, "spine_post_step", {"response": 5, "context": None}, watch, failed.append)
+    found = await observe(chain, "spine_post_step", 5, dict, watch, failed.append)
     assert found == [("p2@1", [5]), ("p0@1", [5])]
     assert [(error.plugin, error.hook) for error in failed] == [("p1@1", "spine_post_step")]
     assert not watch.running
@@ -214,5 +239,5 @@ async def test_a_hook_that_exits_is_blamed_like_any_that_raises() -> None:
         await run(pre_step)
     failures: list[PluginFailed] = []
     chain = hooks_of(post_step, hook="spine_post_step").chain("spine_post_step")
-    assert await observe(chain, "spine_post_step", {"context": None}, HookWatch(), failures.append) == []
+    assert await observe(chain, "spine_post_step", 5, lambda: {"context": None}, HookWatch(), failures.append) == []
     assert [failure.message for failure in failures] == ["plugin p0@1 failed in spine_post_step: SystemExit: 4"]
