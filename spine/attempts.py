@@ -15,16 +15,19 @@ from anyio.lowlevel import checkpoint
 
 from spine.errors import SpineError, UsageError, ValueRefused, ValueTooLarge
 from spine.events import (
+    WIRE_MEDIA_TYPE,
     MessageCommitted,
     MessageInterrupted,
     ModelAttemptFailed,
     ModelAttemptStarted,
     ModelChunks,
     StepFailed,
+    WireCaptured,
 )
 from spine.llm.assemble import Assembler
 from spine.llm.catalogue import price
 from spine.llm.chunks import (
+    WIRE,
     BlockAdded,
     BlockEnded,
     Chunk,
@@ -39,12 +42,14 @@ from spine.llm.request import ModelRequest
 from spine.llm.response import ModelResponse
 from spine.llm.retry import Wait, decide
 from spine.llm.usage import Usage
+from spine.masking import masked_json
 from spine.messages import Message, Origin, ToolCallBlock
 from spine.projectors.status import TurnState
+from spine.requests import content_of
 from spine.routes import Target
 from spine.run import PendingRequest, Run, stop_if_cancelled
 from spine.stored import StoredLog
-from spine.values import StepId, clean_text
+from spine.values import StepId, clean_text, encode
 
 _logger = logging.getLogger("spine")
 FLUSH_CHUNKS = 64
@@ -96,6 +101,7 @@ class Flow:
             except Exception as exc:  # whoever looks on must not end what they look at
                 self._drop(watcher, exc)
         if kind is ProviderEvent:
+            self._keep(chunk)
             return
         now, chunks = self._clock(), self._chunks
         if not chunks:
@@ -105,6 +111,19 @@ class Flow:
         self._offsets.append(int(since * 1000))
         if since >= FLUSH_S or len(chunks) >= FLUSH_CHUNKS or self._size >= FLUSH_CHARS:
             self.flush()
+
+    def _keep(self, event: Any) -> None:
+        """Record what went over the wire, when that is what came: both sides, and an event that names them."""
+        if event.kind != WIRE:
+            return
+        self.flush()
+        exchange: Any = masked_json(event.data, self._run.secrets.values())
+        found = {side: exchange[side] for side in ("request", "response") if exchange.get(side) is not None}
+        contents = {side: content_of(encode(record), WIRE_MEDIA_TYPE) for side, record in found.items()}
+        for content in contents.values():
+            self._run.log.put(content, self._place)
+        digests = {side: content.digest for side, content in contents.items()}
+        self._run.log.append(WireCaptured(attempt=self.attempt, **digests), place=self._place)
 
     def _check_recordable(self, chunk: Any) -> None:
         part = chunk.block if type(chunk) is BlockAdded else chunk.provider_state

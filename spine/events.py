@@ -5,7 +5,7 @@ table `CORE_EVENTS` gives each class its stable name and version; plugins declar
 of a session can be learnt from this file alone.
 """
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -426,13 +426,30 @@ class HistoryCompacted:
     until: int
 
 
+WIRE_MEDIA_TYPE: Final = "application/vnd.spine.wire+json"
+"""Contents with what went over the wire: `path headers body`, and `status headers body`."""
+
+
 @frozen(kw_only=True)
 class WireCaptured:
-    """The bytes of one attempt, by digest (only with wire capture on)."""
+    """Both sides of one attempt, by digest (only with wire capture on). `response` None: no answer began."""
 
     attempt: int
     request: Digest | None = None
     response: Digest | None = None
+
+
+@frozen(kw_only=True)
+class DataErased:
+    """Private data was erased. `events` maps seqs (as text) and `contents` digests to the digest of what is left there.
+
+    The hashes of the events and the digests of the contents stay as they were.
+    """
+
+    reason: str
+    by: str | None = None
+    events: JsonObject = _json_object()
+    contents: JsonObject = _json_object()
 
 
 # ----------------------------------------------------------------------------------------------------- the table
@@ -468,4 +485,5 @@ CORE_EVENTS: tuple[EventType, ...] = (
     EventType(name="approval.decided", data=ApprovalDecided, required=True),
     EventType(name="history.compacted", data=HistoryCompacted, required=True),
     EventType(name="wire.captured", data=WireCaptured),
+    EventType(name="data.erased", data=DataErased),
 )

@@ -53,14 +53,19 @@ class Routes:
         *,
         everything: Adapter | None = None,
         clients: Mapping[str, Any] | None = None,
+        captures: bool = False,
     ) -> None:
-        """`everything` answers every route (a scripted model); `clients` are HTTP clients by provider id."""
+        """`everything` answers every route (a scripted model); `clients` are HTTP clients by provider id.
+
+        With `captures` adapters are asked to hand on what goes over the wire.
+        """
         self._registries = registries
         self._catalogue = catalogue
         self._find_key = find_key
         self._http = http
         self._everything = everything
         self._clients = clients or {}
+        self._captures = captures
         self._adapters: dict[tuple[str, int], Adapter] = {}
         self._known: tuple[Catalogue | None, dict[tuple[Route, str], Facts]] = (None, {})
         self._made: list[Adapter] = [] if everything is None else [everything]
@@ -130,10 +135,14 @@ class Routes:
             base_url=entry.base_url if entry else None,
             secret=self._find_key(entry) if entry else None,
             auth=entry.auth if entry else "none",
-            options=freeze_object({"allow_http": True} if entry and entry.allow_http else {}),
+            options=freeze_object(self._options(entry)),
             traits=lambda model: self.catalogue.traits(route.provider, model),
             client=self._clients.get(route.provider),
         )
+
+    def _options(self, entry: Provider | None) -> Mapping[str, bool]:
+        wanted = {"allow_http": entry is not None and entry.allow_http, "capture": self._captures}
+        return {name: True for name, is_wanted in wanted.items() if is_wanted}
 
     def _unknown(self, route: Route) -> str:
         nearest = get_close_matches(route.provider, self.catalogue.providers, 1)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROWS: tuple[tuple[int, str], ...] = (
     (0, "errors"),
     (0, "frozen garbage late values"),
-    (1, "clock drafts messages problems store tables threads"),
+    (1, "clock drafts masking messages problems store tables threads"),
     (1, "readers"),
     (2, "owning tools wording"),
     (3, "llm outcomes results schema"),

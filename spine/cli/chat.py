@@ -42,18 +42,26 @@ class Chat:
 
     settings: Settings
     session: str
+    capture: str | None = None
     is_over: bool = False
 
 
 @click.command()
 @click.option("--session", "session_id", metavar="ID", help="Go on with this session, or begin it.")
 @click.option("-c", "is_continued", is_flag=True, help="Go on with the newest session.")
-@options("agent", "model", "store")
-def chat(session_id: str | None, is_continued: bool, agent: str | None, model: str | None, store: str | None) -> int:
+@options("agent", "model", "store", "capture")
+def chat(
+    session_id: str | None,
+    is_continued: bool,
+    agent: str | None,
+    model: str | None,
+    store: str | None,
+    capture: str | None,
+) -> int:
     """Talk with an agent, turn by turn. /help lists the commands."""
     settings = settings_of(store, model, agent)
     name = anyio.run(_begin, settings, session_id, is_continued)
-    state = Chat(settings, name)
+    state = Chat(settings, name, capture)
     note(f"session {name} in {settings.store}   /help lists commands, /exit leaves")
     try:
         while not state.is_over:
@@ -130,7 +138,7 @@ def _options(state: Chat, session: Session) -> dict[str, Any]:
 
 
 async def _turn(state: Chat, work: Callable[[Session], Any]) -> None:
-    async with Runtime.open(settings=state.settings) as runtime:
+    async with Runtime.open(settings=state.settings, capture=state.capture) as runtime:
         session = await open_session(runtime, state.session)
         with shown(session) as screen:
             turn: Turn = await interruptible(session, lambda: work(session))

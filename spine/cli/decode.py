@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 
+from spine import late
 from spine.cli.ending import FAILS, HOLDS
 from spine.cli.options import options
 from spine.cli.protocols import wire_protocol
@@ -20,6 +21,7 @@ from spine.codec import Codec
 from spine.config import load_settings
 from spine.errors import UsageError
 from spine.llm.protocols import WireProtocol
+from spine.wire.capture import response_record
 from spine.wire.captured import decode_captured
 
 __all__ = ["COMMANDS"]
@@ -30,15 +32,32 @@ __all__ = ["COMMANDS"]
 @click.option("--protocol", metavar="NAME", help="openai_chat, say.")
 @click.option("--status", type=int, default=200, show_default=True, help="The HTTP status of the answer.")
 @click.option("--batch", is_flag=True, help="FILE has one JSON object a line: id protocol status headers body.")
-@options()
-def decode(file: str | None, protocol: str | None, status: int, batch: bool) -> int:
-    """Read a captured body from FILE, or from stdin; exit status 1 when it is an error or is cut."""
+@click.option("--session", metavar="ID", help="Read what --capture-wire kept of this session instead of FILE.")
+@click.option("--step", metavar="STEP", help="Of that session: t1s3, say; by default the last one captured.")
+@click.option("--attempt", type=int, metavar="N", help="Of that step; by default the last.")
+@options("store")
+def decode(
+    file: str | None,
+    protocol: str | None,
+    status: int,
+    batch: bool,
+    session: str | None,
+    step: str | None,
+    attempt: int | None,
+    store: str | None,
+) -> int:
+    """Read a captured body from FILE, from stdin, or from a session; exit status 1 when it is an error or is cut."""
     if batch:
         return _decode_batch(file, protocol)
-    if protocol is None:
+    record: dict[str, Any] = {"protocol": protocol, "status": status}
+    if session is not None or step is not None:
+        record = response_record(late.load("spine.cli.captured").captured_response(store, session, step, attempt))
+    elif protocol is None:
         raise UsageError("no protocol was named", hint="spine decode --protocol openai_chat FILE")
-    spoken = wire_protocol(load_plugins(load_settings(), Codec()), protocol)
-    result = decode_captured(spoken, {"status": status, "body": _body(file)})
+    else:
+        record["body"] = _body(file)
+    spoken = wire_protocol(load_plugins(load_settings(), Codec()), record["protocol"])
+    result = decode_captured(spoken, record)
     sys.stdout.write(f"{json.dumps(result, ensure_ascii=False, indent=2)}\n")
     return HOLDS if result["error"] is None else FAILS
 

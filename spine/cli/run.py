@@ -30,7 +30,7 @@ POLL_S: Final = 0.01
 @click.argument("text", nargs=-1)
 @click.option("--session", "session_id", metavar="ID", help="Go on with this session, or begin it.")
 @click.option("-c", "is_continued", is_flag=True, help="Go on with the newest session.")
-@options("agent", "model", "store", "json")
+@options("agent", "model", "store", "capture", "json")
 def run(
     text: tuple[str, ...],
     session_id: str | None,
@@ -38,6 +38,7 @@ def run(
     agent: str | None,
     model: str | None,
     store: str | None,
+    capture: str | None,
     as_json: bool,
 ) -> int:
     """Run one turn and print the answer. Text that is piped in is the input's attachment."""
@@ -49,7 +50,7 @@ def run(
     settings = settings_of(store, model, agent)
 
     async def talk() -> int:
-        async with Runtime.open(settings=settings) as runtime:
+        async with Runtime.open(settings=settings, capture=capture) as runtime:
             name = find_session(runtime.store, None) if is_continued else session_id or new_session_id()
             session = await open_session(runtime, name)
             return await _shown(
@@ -61,25 +62,33 @@ def run(
 
 @click.command()
 @session_argument
-@options("agent", "model", "store", "json")
-def resume(session: str | None, agent: str | None, model: str | None, store: str | None, as_json: bool) -> int:
+@options("agent", "model", "store", "capture", "json")
+def resume(
+    session: str | None, agent: str | None, model: str | None, store: str | None, capture: str | None, as_json: bool
+) -> int:
     """Go on with a turn that was not finished: after a crash, a kill, or a decision."""
-    return _go_on(settings_of(store, model, agent), session, _resume, as_json)
+    return _go_on(settings_of(store, model, agent), session, _resume, capture, as_json)
 
 
 @click.command()
 @session_argument
 @click.option("--keep-partial", is_flag=True, help="Go on from the text that had arrived.")
-@options("agent", "model", "store", "json")
+@options("agent", "model", "store", "capture", "json")
 def retry(
-    session: str | None, keep_partial: bool, agent: str | None, model: str | None, store: str | None, as_json: bool
+    session: str | None,
+    keep_partial: bool,
+    agent: str | None,
+    model: str | None,
+    store: str | None,
+    capture: str | None,
+    as_json: bool,
 ) -> int:
     """Run the input of the last turn again, when that failed or was cancelled."""
 
     async def again(opened: Session) -> Turn:
         return await opened.retry(keep_partial=keep_partial, check=False)
 
-    return _go_on(settings_of(store, model, agent), session, again, as_json)
+    return _go_on(settings_of(store, model, agent), session, again, capture, as_json)
 
 
 async def _resume(session: Session) -> Turn | None:
@@ -92,10 +101,14 @@ async def _resume(session: Session) -> Turn | None:
 
 
 def _go_on(
-    settings: Settings, wanted: str | None, work: Callable[[Session], Awaitable[Turn | None]], as_json: bool
+    settings: Settings,
+    wanted: str | None,
+    work: Callable[[Session], Awaitable[Turn | None]],
+    capture: str | None,
+    as_json: bool,
 ) -> int:
     async def go_on() -> int:
-        async with Runtime.open(settings=settings) as runtime:
+        async with Runtime.open(settings=settings, capture=capture) as runtime:
             session = await open_session(runtime, find_session(runtime.store, wanted))
             return await _shown(session, lambda: work(session), as_json)
 

@@ -5,7 +5,7 @@ share one path. `index` is a growing key that says which block a piece belongs t
 """
 
 from types import NoneType
-from typing import get_args
+from typing import Final, get_args
 
 import attrs
 
@@ -15,6 +15,7 @@ from spine.messages import ContentBlock, ProviderState
 from spine.values import Json, as_optional_text, as_text, freeze
 
 __all__ = [
+    "WIRE",
     "BlockAdded",
     "BlockEnded",
     "Chunk",
@@ -103,9 +104,13 @@ class UsageReported:
     usage: Usage = attrs.field(validator=check_usage)
 
 
+WIRE: Final = "wire"
+"""The kind of the `ProviderEvent` with which an adapter that captures hands on what went over the wire."""
+
+
 @frozen
 class ProviderEvent:
-    """Something additive that no rule knows (debug); recorded only when wire capture is on."""
+    """Something additive that no rule knows (debug). Only one of kind `WIRE` is recorded, beside the log."""
 
     kind: str
     data: Json = attrs.field(converter=freeze)

@@ -112,6 +112,8 @@ class ProviderSettings:
     traits: Callable[[str], Traits]
     """Traits of a model by its name."""
     options: JsonObject = EMPTY_OBJECT
+    """`allow_http: true` for plain HTTP to another machine; `capture: true` when what went over the wire is wanted, as
+    a `ProviderEvent` of kind `WIRE` at the end of each attempt."""
     client: Any = None
     """An httpx-compatible async client to use instead of one of our own."""
     transport: Any = None

@@ -16,8 +16,10 @@ from spine.llm.errors import Failure, ProviderError
 from spine.llm.protocols import Body, Decoder, ProviderSettings, WireProtocol
 from spine.llm.request import ModelRequest
 from spine.llm.response import ModelResponse
+from spine.masking import masked
 from spine.values import Secret
 from spine.wire.addresses import check_address
+from spine.wire.capture import Capture
 from spine.wire.failures import REQUEST_IDS
 from spine.wire.limits import Deadlines, WireLimits
 from spine.wire.names import rename_call, rename_calls
@@ -31,9 +33,6 @@ _HEADERS = {
     "user-agent": "agent-spine",
 }
 
-
-SHORTEST_KEY = 4
-"""A key shorter than this is no secret that could be looked for."""
 _OF_A_CUT = frozenset(("stream_truncated", "protocol_error"))
 """What a decoder makes of half a body."""
 
@@ -81,6 +80,7 @@ class HttpAdapter:
         self._wall_clock = wall_clock
         self._url = _base_url(settings)
         self._secret_header = _secret_header(settings)
+        self._captures = settings.options.get("capture") is True
         self._deadlines = deadlines or Deadlines()
         self._http = load("spine.wire.http").HttpClient(
             deadlines=self._deadlines,
@@ -107,16 +107,21 @@ class HttpAdapter:
         traits = self.settings.traits(request.route.model)
         body = self.protocol.encode(request, traits)
         started = self._clock()
+        capture = self._capture(body) if self._captures else None
         request_id: str | None = None
         piece: bytes | None = None
         chunks: tuple[Chunk, ...] = ()
         try:
             async with self._post(body) as answer:
                 request_id = self._request_id(answer)
+                if capture is not None:
+                    capture.answered(answer.status, answer.headers)
                 if not 200 <= answer.status < 300:
-                    raise await self._refused(answer)
+                    raise await self._refused(answer, capture)
                 decoder = self.protocol.decoder(traits, answer.headers)
                 while (piece := await answer.next()) is not None:
+                    if capture is not None:
+                        capture.add(piece)
                     chunks = decoder.feed(piece)
                     if chunks:
                         if type(chunks[-1]) is not ProviderEvent:  # a ping in JSON is no progress
@@ -130,11 +135,16 @@ class HttpAdapter:
                 for chunk in _named(_last_chunks(decoder, answer.cut), body):
                     yield chunk
                 response = _finish(decoder, answer.cut)
+            if capture is not None:
+                yield capture.event()
             yield self._completed(response, body, request_id, self._clock() - started)
             return
         except ProviderError as error:
             failure, cause = self._told(error.failure, request_id), error.__cause__
             piece, chunks = None, ()
+        if capture is not None:
+            yield capture.event()
+            capture = None
         # Raised here and anew: error trackers show the locals of every frame that an error or its context went through.
         raise ProviderError(failure) from _bare(cause)
 
@@ -146,8 +156,14 @@ class HttpAdapter:
             secret_header=self._secret_header,
         )
 
-    async def _refused(self, answer: Answer) -> ProviderError:
+    def _capture(self, body: Body) -> Capture:
+        headers = {**_HEADERS, **body.headers}
+        return Capture(self.protocol.name, self.settings.provider, headers, body, self.settings.secret)
+
+    async def _refused(self, answer: Answer, capture: Capture | None) -> ProviderError:
         content = await answer.error_body()
+        if capture is not None:
+            capture.add(content)
         return self.protocol.classify(answer.status, answer.headers, content, now=self._wall_clock())
 
     def _completed(
@@ -172,9 +188,7 @@ class HttpAdapter:
         )
 
     def _masked(self, text: str) -> str:
-        secret = self.settings.secret
-        key = secret.reveal().strip() if secret is not None else ""
-        return text.replace(key, "[secret]") if len(key) >= SHORTEST_KEY else text
+        return text if self.settings.secret is None else masked(text, (self.settings.secret,))
 
     def _request_id(self, answer: Answer) -> str | None:
         found = next((answer.headers[name] for name in REQUEST_IDS if name in answer.headers), None)

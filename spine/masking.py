@@ -1,0 +1,40 @@
+"""Secrets out of texts (floor 1): looked for as they are and as JSON writes them, replaced by the same word."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from spine.values import Json, Secret, freeze
+
+__all__ = ["MASK", "SHORTEST_SECRET", "masked", "masked_json"]
+
+MASK: Final = "[secret]"
+SHORTEST_SECRET: Final = 4
+"""What is shorter is no secret that could be looked for."""
+
+
+def masked(text: str, secrets: Iterable[Secret]) -> str:
+    """`text` without the secrets; the longest are replaced first, so that one that holds another leaves nothing."""
+    for form in sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True):
+        text = text.replace(form, MASK)
+    return text
+
+
+def masked_json(value: Json, secrets: Collection[Secret]) -> Json:
+    """A JSON value with every text in it masked; keys are left alone."""
+    match value:
+        case str():
+            return masked(value, secrets)
+        case Mapping():
+            return freeze({key: masked_json(member, secrets) for key, member in value.items()})
+        case tuple() | list():
+            return tuple(masked_json(member, secrets) for member in value)
+        case _:
+            return value
+
+
+def _forms(secret: Secret) -> set[str]:
+    plain = secret.reveal().strip()
+    if len(plain) < SHORTEST_SECRET:
+        return set()
+    return {plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]}
