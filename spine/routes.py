@@ -50,8 +50,8 @@ class Routes:
         catalogue: Callable[[], Catalogue],
         find_key: KeyFinder,
         http: HttpFactory,
-        *,
         everything: Adapter | None = None,
+        *,
         clients: Mapping[str, Any] | None = None,
         captures: bool = False,
     ) -> None:

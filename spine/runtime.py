@@ -16,11 +16,12 @@ from spine.clock import Clock, SystemClock
 from spine.codec import Codec
 from spine.commits import Writer, at_next_tick
 from spine.config import Settings, find_key, load_settings, make_store_folder
-from spine.errors import RouteUnknown, SessionExists, SessionUnknown, SpineError, StoreError, UsageError
+from spine.errors import RouteUnknown, SessionExists, SessionUnknown, SpineError, UsageError
 from spine.forking import Forked, fork
 from spine.hooks import Hooks
 from spine.host import contained as _contained
 from spine.inputs import inbox_event
+from spine.keeping import LEASE_US, keep
 from spine.llm.catalogue import Provider
 from spine.llm.protocols import Adapter
 from spine.llm.providers import CATALOGUE
@@ -43,12 +44,7 @@ from spine.threads import Workers
 from spine.values import JsonObject, ScopeId, Secret, SessionId, encode, freeze_object, session_id, thaw
 
 VERSION = "0.1.0"
-LEASE_US = 30_000_000
 TICK_S = 0.05
-INBOX_EVERY = 5
-"""Ticks between two looks into the inbox."""
-RENEW_EVERY = 100
-"""Ticks between two renewals of the leases."""
 SYNC_THREADS = 16
 _logger = logging.getLogger("spine")
 _logger.addHandler(logging.NullHandler())  # silent unless the application wants to hear it
@@ -126,13 +122,7 @@ class Runtime:
             return given.get(provider.id) or find_key(settings, provider)
 
         routes = Routes(
-            registries,
-            lambda: loaded.catalogue,
-            key_of,
-            http_adapter,
-            everything=model,
-            clients=clients,
-            captures=capture is not None,
+            registries, lambda: loaded.catalogue, key_of, http_adapter, model, clients=clients, captures=bool(capture)
         )
         if store is None:
             store = settings.store or "sqlite:spine.db"
@@ -153,6 +143,7 @@ class Runtime:
         self._call_soon = at_next_tick()
         self._group.start_soon(self._flush_pending)
         self._group.start_soon(self._tick)
+        self._group.start_soon(keep, self.store, self._owner, self._clock, self._sessions)
         return self
 
     async def __aexit__(
@@ -484,22 +475,11 @@ class Runtime:
                     _logger.exception("plugin %s failed in spine_event_recorded", implementation.plugin)
 
     async def _tick(self) -> None:
-        """Flush chunks that wait too long, stop overdue hooks, look into inboxes, keep leases."""
-        count = 0
+        """Flush chunks that wait too long, stop overdue hooks."""
         while True:
             await self._clock.pause(TICK_S)
-            count += 1
             for session in list(self._running.values()):
                 try:
                     session.tick()
                 except SpineError as error:  # its log is closed: the turn itself is about to learn it
                     _logger.warning("session %s: %s", session.id, error)
-            if count % INBOX_EVERY == 0:
-                for session in list(self._sessions.values()):
-                    if not session.log.is_closed:
-                        await _contained(session.take_inbox)
-            if count % RENEW_EVERY == 0:
-                try:
-                    self.store.renew(self._owner, until=self._clock.now() + LEASE_US)
-                except StoreError as error:  # the next one may go through; an append tells when the lease is lost
-                    _logger.warning("leases were not renewed: %s", error)
