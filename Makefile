@@ -8,6 +8,7 @@
 #   make live-proxy  the same model behind a LiteLLM proxy, which gets an environment of its own
 #   make live-keyed  five tasks with a model that needs a key: ROUTE=provider:model MAX_COST=0.05; asks first
 #   make wire        recorded provider answers against their expected readings, and cut at COUNT=64 places each
+#   make chaos       every fault over each protocol, on each event loop, with and without retries: the report cards
 #   make bench       figures against floors; make bench T="T1 T5" for some of them
 #   make clean       take away what the others made
 
@@ -23,7 +24,7 @@ RUN := $(BIN)/python
 PIP := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --root-user-action=ignore
 CORPUS := ../shared/wire
 
-.PHONY: help demo test lint types scenarios live live-proxy live-keyed wire bench clean install install-live
+.PHONY: help demo test lint types scenarios live live-proxy live-keyed wire chaos bench clean install install-live
 .DELETE_ON_ERROR:
 
 help:
@@ -92,6 +93,11 @@ wire: $(VENV)/.dev
 		$(RUN) $(CORPUS)/score.py $$corpus --skip tests/wire_overrides.txt -- spine decode --batch || status=1; \
 	done; \
 	$(RUN) tests/plugins/cut_wire.py $(COUNT) || status=1; exit $$status
+
+chaos: $(VENV)/.dev
+	@status=0; for subject in anthropic.protocol:AnthropicMessages openai_chat.protocol:OpenAIChat openai_responses.protocol:OpenAIResponses; do \
+		$(RUN) -m pytest -q --spine-conformance spine_$$subject || status=1; \
+	done; exit $$status
 
 bench: $(VENV)/.dev
 	@$(RUN) -m benchmarks $(T)

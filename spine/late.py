@@ -23,6 +23,7 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.keys": "spine.config",
         "yaml": "spine.testing.yaml_tree",
         "spine.testing.scenario_run": "spine.testing.pytest_plugin",
+        "spine.testing.conformance": "spine.testing.pytest_plugin",
         "spine.testing.fixtures": "spine.testing.pytest_plugin",
         "spine.testing.network": "spine.testing.pytest_plugin",
         "spine.testing.snapshots": "spine.testing.pytest_plugin",  # syrupy

@@ -304,7 +304,8 @@ def test_importlib_is_used_only_where_names_become_modules() -> None:
         if isinstance(node, ast.Attribute) and node.attr == "import_module"
     }
     optional = {"plugins/spine_postgres/__init__.py"}  # a library that most installations lack
-    typed = {"spine/plugins.py", "spine/cli/agents.py", "spine/testing/scenario_agents.py"}
+    typed = {"spine/plugins.py", "spine/cli/agents.py"}
+    typed |= {"spine/testing/conformance.py", "spine/testing/scenario_agents.py"}
     assert users <= {"spine/late.py", *typed, *optional, *LAZY_FACES}
 
 

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from spine.testing.adapter_contract import AdapterContract
+    from spine.testing.chaos import Fault, Peer
+    from spine.testing.chaos_render import Rendered
+    from spine.testing.chaos_trial import Wire
     from spine.testing.clock import FakeClock, FakeIds, FakeRandom
+    from spine.testing.conformance import Conformance, report_card, run_case
     from spine.testing.crash_sweep import SweepResult, sweep_scenario
     from spine.testing.crashes import CrashingStore, ProcessDied
     from spine.testing.fixtures import offline_runtime
@@ -36,16 +40,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdapterContract",
+    "Conformance",
     "CrashingStore",
     "Entry",
     "FakeClock",
     "FakeIds",
     "FakeRandom",
+    "Fault",
+    "Peer",
     "ProcessDied",
+    "Rendered",
     "ScenarioResult",
     "ScriptedAdapter",
     "StoreContract",
     "SweepResult",
+    "Wire",
     "call",
     "call_text",
     "cut",
@@ -55,6 +64,8 @@ __all__ = [
     "offline_runtime",
     "read_scenario",
     "refuse",
+    "report_card",
+    "run_case",
     "run_scenario",
     "run_scenarios",
     "say",
@@ -81,18 +92,25 @@ _SCRIPT: Final = (
 )
 _HOMES: Final[Mapping[str, str]] = {
     "AdapterContract": "spine.testing.adapter_contract",
+    "Conformance": "spine.testing.conformance",
     "CrashingStore": "spine.testing.crashes",
     "FakeClock": "spine.testing.clock",
     "FakeIds": "spine.testing.clock",
     "FakeRandom": "spine.testing.clock",
+    "Fault": "spine.testing.chaos",
+    "Peer": "spine.testing.chaos",
     "ProcessDied": "spine.testing.crashes",
+    "Rendered": "spine.testing.chaos_render",
     "ScenarioResult": "spine.testing.scenario_run",
     "ScriptedAdapter": "spine.testing.scripted",
     "StoreContract": "spine.testing.store_contract",
     "SweepResult": "spine.testing.crash_sweep",
+    "Wire": "spine.testing.chaos_trial",
     "find_scenarios": "spine.testing.scenario_run",
     "offline_runtime": "spine.testing.fixtures",
     "read_scenario": "spine.testing.scenario_file",
+    "report_card": "spine.testing.conformance",
+    "run_case": "spine.testing.conformance",
     "run_scenario": "spine.testing.scenario_run",
     "run_scenarios": "spine.testing.scenario_run",
     "sweep_scenario": "spine.testing.crash_sweep",

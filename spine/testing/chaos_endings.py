@@ -116,4 +116,5 @@ def _after_the_end() -> Iterator[Fault]:
 
 def _cancelled(render: Render) -> Iterator[Fault]:
     for count in range(len(render(ANSWER).frames)):
-        yield _ending(f"cancel-after-{count}", partial(_stop_at, count=count), "cancelled")
+        play = partial(_stop_at, count=count)
+        yield Fault(name=f"faults/64-cancel-after-{count}", play=play, expect=frozenset(("cancelled",)))

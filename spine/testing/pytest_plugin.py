@@ -1,4 +1,4 @@
-"""The pytest plugin: scenarios as tests, and the `spine_*` fixtures (floor 15, apart from everything else).
+"""The pytest plugin: scenarios as tests, conformance, the `spine_*` fixtures (floor 15, apart from everything else).
 
 The only file that knows pytest. Free unless used: whatever is more than a name is loaded by the test that wants it. The
 network guard acts in tests that use one of the fixtures and in scenarios, elsewhere only with `spine_block_network`.
@@ -10,16 +10,22 @@ from typing import Any, Final
 
 import pytest
 
+from spine.errors import UsageError
 from spine.late import load
 
 _FIXTURES: Final = frozenset(("spine_clock", "spine_script", "spine_runtime", "spine_snapshot"))
 _failed = pytest.StashKey[bool]()
+_cards = pytest.StashKey[dict[str, tuple[Any, list[Any]]]]()
+"""By reference: what is tried, and how its cases went."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`spine_block_network`: the guard for the whole suite."""
     text = "every test that opens a connection to another machine fails, not only those with a script"
     parser.addini("spine_block_network", text, type="bool", default=False)
+    help = "try an adapter: run the conformance kit on what module:factory gives, and nothing else; may be repeated"
+    group = parser.getgroup("spine")
+    group.addoption("--spine-conformance", action="append", default=[], metavar="MODULE:FACTORY", help=help)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,6 +72,72 @@ class ScenarioItem(pytest.Item):
 
 class ScenarioFailed(Exception):
     """A scenario does not hold; the message is what `spine scenario run` prints."""
+
+
+# ----------------------------------------------------------------------------------------------------- conformance
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> bool | None:
+    """With `--spine-conformance`, its cases are the tests, and there are no others."""
+    references = session.config.getoption("--spine-conformance")
+    if not references:
+        return None
+    kit = load("spine.testing.conformance")
+    items: list[pytest.Item] = []
+    for reference in references:
+        try:
+            subject = kit.load_subject(reference)
+        except UsageError as exc:
+            raise pytest.UsageError(exc.message) from exc
+        card = session.config.stash.setdefault(_cards, {}).setdefault(reference, (subject, []))
+        prefix = f"{subject.name}: " if len(references) > 1 else ""
+        for case in kit.cases(subject):
+            name = f"{prefix}{case.name}"
+            items.append(ConformanceItem.from_parent(session, name=name, nodeid=name, case=case, results=card[1]))
+    session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=items)
+    session.items = items
+    session.testscollected = len(items)
+    session.config.hook.pytest_collection_finish(session=session)
+    return True
+
+
+class ConformanceItem(pytest.Item):
+    """One case of the kit."""
+
+    def __init__(self, *, case: Any, results: list[Any], **more: Any) -> None:
+        super().__init__(**more)
+        self._case = case
+        self._results = results
+
+    def runtest(self) -> None:
+        """Try it, and keep how it went for the card."""
+        result = load("spine.testing.conformance").run_case(self._case)
+        self._results.append(result)
+        if result.why_not is not None:
+            pytest.skip(result.why_not)
+        if result.problems:
+            raise ConformanceFailed("\n".join(result.problems))
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        """What does not hold, without a traceback."""
+        failed = isinstance(excinfo.value, ConformanceFailed)
+        return str(excinfo.value) if failed else super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where it stands: nowhere on disk."""
+        return self.path, 0, self.name
+
+
+class ConformanceFailed(Exception):
+    """A case does not hold; the message has a line for each problem."""
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """The report card of each subject."""
+    for subject, results in config.stash.get(_cards, {}).values():
+        terminalreporter.section("conformance")
+        terminalreporter.write_line(load("spine.testing.conformance").report_card(subject, results))
 
 
 # ----------------------------------------------------------------------------------------------------------- guard

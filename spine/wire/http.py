@@ -9,7 +9,7 @@ pieces, because a scope per piece costs as much as httpx itself.
 import contextlib
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import anyio
@@ -60,6 +60,23 @@ def _translate(exc: Exception, *, in_body: bool = False) -> ProviderError:
 def _is_http(exc: Exception) -> bool:
     """Whether an error is one of an HTTP exchange; any other is a fault of somebody's code and goes on."""
     return any(kind.__name__ in _ROOTS for kind in type(exc).__mro__)
+
+
+class _Content(httpx.AsyncByteStream):
+    """A request's body without a generator, which httpx would leave suspended when a connection breaks under it."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._left: Iterator[bytes] = iter(())
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        self._left = iter((self._content,))
+        return self
+
+    async def __anext__(self) -> bytes:
+        for piece in self._left:
+            return piece
+        raise StopAsyncIteration
 
 
 class Answer:
@@ -244,11 +261,14 @@ class HttpClient:
         """Made apart: no frame that an error goes through later has the key among its locals."""
         sent = {**headers, **({secret_header[0]: secret_header[1].reveal()} if secret_header else {})}
         try:
-            return client.build_request("POST", url, headers=sent, content=content, timeout=self._timeout())
+            request = client.build_request("POST", url, headers=sent, content=content, timeout=self._timeout())
         except Exception as exc:
             if not (isinstance(exc, ValueError | TypeError) or _is_http(exc)):
                 raise
             raise provider_error("invalid_request", "the request could not be written as HTTP") from exc
+        if self._given is None:
+            request.stream = _Content(content)
+        return request
 
     async def _send(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
         first_byte_s = self.deadlines.first_byte_s
