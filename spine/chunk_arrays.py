@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import Any, Protocol
 
 from spine.drafts import maker
@@ -41,43 +42,52 @@ CHUNK_TAGS: Mapping[type, str] = {
     c.ProviderEvent: "event",
 }
 """What a chunk's array begins with."""
+_PIECES = {kind: attrgetter("index", "arguments" if tag == "args" else "text") for kind, tag in _DELTA_TAGS.items()}
 
 
 def write_chunks(converter: Converter, chunks: Sequence[c.Chunk]) -> list[list[Any]]:
     """One array for each chunk, but neighbouring deltas of one block share one."""
     written: list[list[Any]] = []
-    last: tuple[str, int] | None = None
+    last_kind, last_index = None, -1
     for chunk in chunks:
-        tag = _DELTA_TAGS.get(type(chunk))
-        if tag is None:
-            written.append(_write_chunk(converter, chunk))
-            last = None
-            continue
-        piece = chunk.arguments if tag == "args" else chunk.text  # type: ignore[union-attr]
-        if last == (tag, chunk.index):  # type: ignore[union-attr]
-            written[-1].append(piece)
+        kind = type(chunk)
+        piece_of = _PIECES.get(kind)
+        if piece_of is None:
+            written.append(_write_chunk(converter, kind, chunk))
         else:
-            last = (tag, chunk.index)  # type: ignore[union-attr]
-            written.append([*last, piece])
+            index, piece = piece_of(chunk)
+            if kind is last_kind and index == last_index:
+                written[-1].append(piece)
+            else:
+                written.append([_DELTA_TAGS[kind], index, piece])
+            last_index = index
+        last_kind = kind
     return written
 
 
-def _write_chunk(converter: Converter, chunk: c.Chunk) -> list[Any]:
-    match chunk:
-        case c.ResponseStarted(model, response_id):
-            return ["start", model, response_id]
-        case c.ToolCallStarted(index, name, vendor_id):
-            return ["call", index, name] if vendor_id is None else ["call", index, name, vendor_id]
-        case c.BlockAdded(index, block):
-            return ["block", index, converter.unstructure(block, ContentBlock)]
-        case c.BlockEnded(index, state):
-            return ["end", index] if state is None else ["end", index, converter.unstructure(state)]
-        case c.UsageReported(usage):
-            return ["usage", *converter.unstructure(usage)]
-        case c.ProviderEvent(kind, data):
-            return ["event", kind, data]
-        case _:
-            raise TypeError(f"{type(chunk).__name__} is no chunk")
+def _write_chunk(converter: Converter, kind: type, chunk: Any) -> list[Any]:
+    write = _WRITERS.get(kind)
+    if write is None:
+        raise TypeError(f"{kind.__name__} is no chunk")
+    return write(converter, chunk)
+
+
+_WRITERS: Mapping[type, Callable[[Converter, Any], list[Any]]] = {
+    c.ResponseStarted: lambda _, chunk: ["start", chunk.model, chunk.response_id],
+    c.ToolCallStarted: lambda _, chunk: (
+        ["call", chunk.index, chunk.name]
+        if chunk.vendor_id is None
+        else ["call", chunk.index, chunk.name, chunk.vendor_id]
+    ),
+    c.BlockAdded: lambda converter, chunk: ["block", chunk.index, converter.unstructure(chunk.block, ContentBlock)],
+    c.BlockEnded: lambda converter, chunk: (
+        ["end", chunk.index]
+        if chunk.provider_state is None
+        else ["end", chunk.index, converter.unstructure(chunk.provider_state)]
+    ),
+    c.UsageReported: lambda converter, chunk: ["usage", *converter.unstructure(chunk.usage)],
+    c.ProviderEvent: lambda _, chunk: ["event", chunk.kind, chunk.data],
+}
 
 
 def read_chunks(converter: Converter, arrays: Sequence[list[Any]]) -> tuple[c.Chunk, ...]:

@@ -12,14 +12,16 @@ Rules of the format:
 - Unknown extra fields are kept (stored bytes are never rewritten) and reported by `unknown_fields`.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
+from hashlib import sha256
 from operator import attrgetter
+from types import NoneType
 from typing import Any, NamedTuple, TypeVar, get_args
 
 import attrs
 import cattrs
+from cattrs.fns import identity
 
 from spine.chunk_arrays import read_chunks, write_chunks
 from spine.drafts import is_plain, maker
@@ -70,7 +72,7 @@ from spine.readers import (
 from spine.recorded import ERASED_KEY, data_hash
 from spine.store import INLINE_CONTENT_BYTES, MAX_CONTENT_BYTES, MAX_EVENT_BYTES, Content, Row
 from spine.tools import ServerTool, ToolDefinition
-from spine.values import Digest, Json, JsonObject, SessionId, decode, digest, encode, freeze_object, raw
+from spine.values import Digest, Json, JsonObject, SessionId, decode, digest, encode, encode_flat, freeze_object, raw
 
 T = TypeVar("T")
 
@@ -107,19 +109,25 @@ class Encoded(NamedTuple):
     contents: tuple[Content, ...] = ()
 
 
+_Kind = tuple[str, int, bool, str | None]
+"""The first fields of `Encoded`, the same for all events of a class."""
+_encoded: Callable[[tuple[Any, ...]], Encoded] = partial(tuple.__new__, Encoded)
+"""`Encoded._make` without its checks."""
+
+
 # ------------------------------------------------------------------------------------------------------- hashes
 
 
 def genesis(session: SessionId) -> bytes:
     """The `prev_hash` of a session's first event: binds its chain to its id."""
-    return hashlib.sha256(HASH_FORMAT + session.encode()).digest()
+    return sha256(HASH_FORMAT + session.encode()).digest()
 
 
 def chain_hash(
     prev_hash: bytes, row: tuple[int, str, int, int, str | None, str | None, bool], data_hash: bytes
 ) -> bytes:
     """SHA-256 over the previous hash, the header (seq, type, version, at, place, origin, required), the data's hash."""
-    return hashlib.sha256(prev_hash + encode(row) + data_hash).digest()
+    return sha256(prev_hash + encode_flat(row) + data_hash).digest()
 
 
 def row_hash(prev_hash: bytes, row: Row) -> bytes:
@@ -144,7 +152,7 @@ class Codec:
         self._by_name: dict[str, EventType] = {}
         self._by_class: dict[type, tuple[EventType, str | None]] = {}
         # Making these takes a millisecond for each type, and most processes meet few types.
-        self._writers: dict[type, tuple[EventType, str | None, Callable[[Any], Any]]] = {}
+        self._writers: dict[type, tuple[_Kind, Callable[[Any], Any]]] = {}
         self._readers: dict[str, Callable[[Any, Any], Any]] = {}
         for event_type in CORE_EVENTS:
             self.add(event_type, None)
@@ -171,11 +179,14 @@ class Codec:
             self._writer(event_type.data)
             self._reader(event_type)
 
-    def _writer(self, kind: type) -> tuple[EventType, str | None, Callable[[Any], Any]]:
+    def _writer(self, kind: type) -> tuple[_Kind, Callable[[Any], Any]]:
         known = self._by_class.get(kind)
         if known is None:
             raise UsageError(f"{kind.__name__} is no declared event type")
-        made = self._writers[kind] = (*known, self._converter.get_unstructure_hook(kind))
+        event_type, origin = known
+        write = self._converter.get_unstructure_hook(kind)
+        header = (event_type.name, event_type.version, event_type.required, origin)
+        made = self._writers[kind] = (header, self._keeping_message(write) if kind in _WITH_MESSAGE else write)
         return made
 
     def _reader(self, event_type: EventType) -> Callable[[Any, Any], Any]:
@@ -195,18 +206,14 @@ class Codec:
 
     def encode_event(self, event: Any) -> Encoded:
         """The stored form of an event's data. Raises `ValueTooLarge` over the limits, before anything happened."""
-        kind = type(event)
-        event_type, origin, writer = self._writers.get(kind) or self._writer(kind)
-        form = writer(event)
-        if kind in _WITH_MESSAGE:
-            form["message"] = self._write_once(event.message, form["message"])
-        data = encode(form)
-        contents: tuple[Content, ...] = ()
-        if len(data) > INLINE_CONTENT_BYTES:
-            data, contents = _move_beside(data)
-            if len(data) > MAX_EVENT_BYTES:
-                raise ValueTooLarge(f"{event_type.name} has {len(data):,} bytes; an event may have {MAX_EVENT_BYTES:,}")
-        return Encoded(event_type.name, event_type.version, event_type.required, origin, data, contents)
+        kind, write = self._writers.get(type(event)) or self._writer(type(event))
+        data = encode(write(event))
+        if len(data) <= INLINE_CONTENT_BYTES:
+            return _encoded((*kind, data, ()))
+        data, contents = _move_beside(data)
+        if len(data) > MAX_EVENT_BYTES:
+            raise ValueTooLarge(f"{kind[0]} has {len(data):,} bytes; an event may have {MAX_EVENT_BYTES:,}")
+        return _encoded((*kind, data, contents))
 
     def knows(self, row: Row) -> bool:
         """Whether the type and version of a row are known here."""
@@ -254,7 +261,7 @@ class Codec:
         for version in range(row.version, event_type.version):
             data = event_type.upcasters[version](data)
         read = self._reader(event_type)(data, event_type.data)
-        known = decode(encode(self._writer(event_type.data)[2](read)))
+        known = decode(encode(self._writer(event_type.data)[1](read)))
         return tuple(_extra_paths(data, known, "$"))
 
     def message_bytes(self, message: Message) -> bytes:
@@ -262,14 +269,21 @@ class Codec:
         kept, written = self._written.pop(id(message), (None, b""))
         return written if kept is message else encode(self._write_message(message))
 
-    def _write_once(self, message: Message, form: Any) -> Any:
-        """A message inside its event, as bytes that are kept for the request that follows."""
-        written = encode(form)
-        if len(self._written) >= MAX_KEPT_MESSAGES:
-            self._written.clear()
-        if len(written) <= MAX_KEPT_BYTES:
-            self._written[id(message)] = (message, written)
-        return raw(written)
+    def _keeping_message(self, write: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A writer whose message is written as bytes, which are kept for the request that follows."""
+        kept = self._written
+
+        def write_event(event: Any) -> Any:
+            form = write(event)
+            written = encode(form["message"])
+            form["message"] = raw(written)
+            if len(kept) >= MAX_KEPT_MESSAGES:
+                kept.clear()
+            if len(written) <= MAX_KEPT_BYTES:
+                kept[id(event.message)] = (event.message, written)
+            return form
+
+        return write_event
 
     def to_json(self, value: Any) -> Any:
         """The plain JSON form of any of our values (messages, definitions, usage, …)."""
@@ -348,9 +362,9 @@ def _converter() -> cattrs.Converter:
     # One for the process: making the hooks of all types takes 50 ms, and nothing of a Codec's own goes into it.
     converter = cattrs.Converter(omit_if_default=True, detailed_validation=False)
     converter.register_structure_hook_func(lambda kind: kind == Json, read_json)
-    converter.register_unstructure_hook_func(lambda kind: kind == Json, lambda value: value)
+    converter.register_unstructure_hook_func(lambda kind: kind == Json, identity)
     converter.register_structure_hook(JsonObject, read_json_object)
-    converter.register_unstructure_hook(JsonObject, lambda value: value)
+    converter.register_unstructure_hook(JsonObject, identity)
     for kind in PRIMITIVES:
         converter.register_structure_hook(kind, exact(kind))
     hook_of = converter.get_structure_hook
@@ -369,6 +383,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook_factory(is_optional, lambda kind: optional_reader(kind, hook_of))
     converter.register_structure_hook_factory(is_variadic_tuple, lambda kind: tuple_reader(kind, hook_of))
     converter.register_unstructure_hook_factory(is_variadic_tuple, _tuple_writer)
+    converter.register_unstructure_hook_factory(is_optional, _optional_writer)
     for kind in (Usage, Origin):
         _as_array(converter, kind)
     for union in (ContentBlock, ResultContent):
@@ -386,7 +401,13 @@ def _converter() -> cattrs.Converter:
 
 def _tuple_writer(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any], Any]:
     write = converter.get_unstructure_hook(get_args(kind)[0])
-    return lambda values: [write(value) for value in values]
+    return identity if write is identity else lambda values: [write(value) for value in values]
+
+
+def _optional_writer(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any], Any]:
+    write = converter.get_unstructure_hook(next(argument for argument in get_args(kind) if argument is not NoneType))
+    # The field of a class is then read without a call.
+    return write if write is identity else lambda value: None if value is None else write(value)
 
 
 def _as_array(converter: cattrs.Converter, kind: type) -> None:

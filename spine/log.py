@@ -212,7 +212,7 @@ class SessionLog(LogReader):
                 raise LogBroken(f"{self.session}: {row.type} does not fit at seq {row.seq}", seq=row.seq) from exc
 
     def _project(self, kind: str, envelope: Envelope, data: Any) -> None:
-        to_history, to_status = HISTORY_RULES.get(kind), STATUS_RULES.get(kind)
+        to_history, to_status = _RULES.get(kind, _NO_RULES)
         if to_history is not None:
             to_history(self.history_state, envelope, data)
         if to_status is not None:
@@ -231,12 +231,11 @@ class SessionLog(LogReader):
         """
         if self._closed is not None:
             raise self._closed
-        encode_event = self.codec.encode_event
-        encoded = [(event, *encode_event(event)) for event in events]
+        encoded = list(map(self.codec.encode_event, events))
         now = self._clock.now()
         if not self._rows:
             self._on_pending(self)
-        for event, kind, version, required, origin, data, contents in encoded:
+        for event, (kind, version, required, origin, data, contents) in zip(events, encoded, strict=True):
             seq, prev_hash = self._seq + 1, self._hash
             header = (seq, kind, version, now, place, origin, required)
             this_hash = chain_hash(prev_hash, header, sha256(data).digest())
@@ -351,6 +350,8 @@ class SessionLog(LogReader):
         return await off_loop(self.store, self.store.inbox, self.session)
 
 
+_RULES = {kind: (HISTORY_RULES.get(kind), STATUS_RULES.get(kind)) for kind in {*HISTORY_RULES, *STATUS_RULES}}
+_NO_RULES = (None, None)
 _make_row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)
 """`Row._make` without its checks."""
 _UNREAD = frozenset(("model.chunks", "tool.progress", "hook.failed", "wire.captured"))

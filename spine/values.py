@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NewType, NoReturn
 
@@ -268,6 +268,10 @@ def encode(value: Any) -> bytes:
         return _encoder.encode(value)
     except RecursionError:
         raise ValueRefused("JSON nested too deeply") from None
+
+
+encode_flat: Callable[[Any], bytes] = _encoder.encode
+"""`encode` for what does not nest, at less cost."""
 
 
 def raw(data: bytes) -> Any:

@@ -20,14 +20,14 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final, Literal
 
 from spine.errors import LogBroken, StoreBusy, StoreUnavailable
 from spine.store import Append, Claim, Content, InboxEntry, Owner, Row, SessionInfo
 from spine.stores import sqlite_upkeep as upkeep
 from spine.stores import verdicts
-from spine.stores.sqlite_file import connect, connect_unchanging, translate
+from spine.stores.sqlite_file import Transaction, connect, connect_unchanging, translate
 from spine.stores.sqlite_upkeep import SEQ_BITS as _SEQ_BITS
 from spine.stores.sqlite_upkeep import Span
 from spine.stores.sqlite_upkeep import base_key as _base
@@ -93,6 +93,7 @@ class SqliteStore:
             self._writer = self._reader = connect_unchanging(self.path)
         else:
             self._writer, self._reader = connect(self.path, durability=durability, busy_timeout_s=busy_timeout_s)
+        self._writing = Transaction(self._writer, self._enter_writing, self._leave_writing)
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         self._process = os.getpid()
         self._closed = False
@@ -105,7 +106,7 @@ class SqliteStore:
 
     def claim(self, session: SessionId, owner: Owner, *, now: int, lease_us: int, take_over: bool = False) -> Claim:
         """Make `owner` the one writer; raises `SessionOwned` while another lease runs, unless `take_over`."""
-        with self._writing() as connection:
+        with self._writing as connection:
             holder = _holder(connection, session)
             if holder is not None and verdicts.is_held(holder, owner, now=now) and not take_over:
                 raise verdicts.owned(session, holder, owner, now=now, lease_us=lease_us)
@@ -121,12 +122,12 @@ class SqliteStore:
 
     def renew(self, owner: Owner, *, until: int) -> None:
         """Let all leases of `owner` end at `until`; nothing happens when it holds none."""
-        with self._writing() as connection:
+        with self._writing as connection:
             connection.execute("UPDATE owners SET until = ? WHERE id = ?", (until, owner.id))
 
     def release(self, session: SessionId, owner: Owner) -> None:
         """Give a session up; its token is refused from then on. One without events is forgotten."""
-        with self._writing() as connection:
+        with self._writing as connection:
             released = connection.execute(
                 "UPDATE sessions SET owner = NULL, token = token + 1 WHERE id = ? AND owner = ?",
                 (session, owner.id),
@@ -142,7 +143,7 @@ class SqliteStore:
         """Store each batch whole or not at all, all of them in one transaction; one verdict each, in order."""
         for batch in batches:
             verdicts.check_batch(batch)
-        with self._writing() as connection:
+        with self._writing as connection:
             stored = [self._append(connection, batch) for batch in batches]
         if any(batch.erased or batch.erased_contents for batch in batches):
             self._purge()
@@ -150,7 +151,7 @@ class SqliteStore:
 
     def put_inbox(self, session: SessionId, key: str, kind: str, data: bytes) -> bool:
         """Queue a request durably; False when the key was used before. Raises `SessionUnknown`."""
-        with self._writing() as connection:
+        with self._writing as connection:
             found = connection.execute(
                 "SELECT no, requests + 1 FROM sessions WHERE id = ? AND seq > 0", (session,)
             ).fetchone()
@@ -167,33 +168,31 @@ class SqliteStore:
             return True
 
     def _append(self, connection: sqlite3.Connection, batch: Append) -> Exception | None:
-        rows = batch.rows
         if batch.base is not None and not upkeep.link(connection, batch):
             return self._refusal(connection, batch)
+        seq, rows = batch.seq, batch.rows
         found = self._locate(connection, batch)
         if found is None:
             return self._refusal(connection, batch)
         no, created = found
-        if batch.seq + len(rows) >> _SEQ_BITS:
+        if seq + len(rows) >> _SEQ_BITS:
             return StoreUnavailable(f"session {batch.session} is full: a store holds {1 << _SEQ_BITS} events of each")
         # The genesis hash is the caller's business: a session without events takes any.
-        before = batch.prev_hash if batch.seq else b""
-        head = (rows[-1].seq, rows[-1].hash, rows[-1].at, created) if rows else ()
-        advance = connection.execute(_ADVANCE if rows else _KEEP, (*head, no, batch.token, batch.seq, before))
+        expected = (no, batch.token, seq, batch.prev_hash if seq else b"")
+        execute = self._writing.execute
+        if not rows:
+            advance = execute(_KEEP, expected)
+        else:
+            last = rows[-1]
+            advance = execute(_ADVANCE, (last.seq, last.hash, last.at, created, *expected))
         if advance.rowcount != 1:
             return self._refusal(connection, batch)
-        self._add_events(connection, rows, no, created)
-        _add_beside(connection, batch, no)
-        return None
-
-    def _add_events(self, connection: sqlite3.Connection, rows: Sequence[Row], no: int, created: int) -> None:
-        base, kinds = _base(no), self._kind_ids
-        stored = []
+        base, kinds, learn = _base(no), self._kind_ids, self._learn_kind
         for seq, type_, version, at, place, origin, required, data, hash in rows:
             kind = (type_, version, origin, required)
-            id = kinds.get(kind) or self._learn_kind(connection, kind)
-            stored.append((base | seq, at - created, id, _pack(place), data, hash))
-        connection.executemany(_ADD_EVENT, stored)
+            execute(_ADD_EVENT, (base | seq, at - created, kinds.get(kind) or learn(kind), _pack(place), data, hash))
+        _add_beside(connection, batch, no)
+        return None
 
     def _locate(self, connection: sqlite3.Connection, batch: Append) -> tuple[int, int] | None:
         """The session's number and the time that its events count from; None when nobody ever claimed it."""
@@ -221,8 +220,9 @@ class SqliteStore:
             return None
         return verdicts.conflict(batch, seq=seq, hash=hash, token=token)
 
-    def _learn_kind(self, connection: sqlite3.Connection, kind: Kind) -> int:
+    def _learn_kind(self, kind: Kind) -> int:
         # The transaction holds the write lock, so that nobody adds the same kind between these two statements.
+        connection = self._writer
         found = connection.execute(
             "SELECT id FROM kinds WHERE type = ? AND version = ? AND origin IS ? AND required = ?", kind
         ).fetchone()
@@ -350,18 +350,18 @@ class SqliteStore:
 
     def detach(self, session: SessionId, token: int) -> int:
         """Copy the events that a fork shares, so that it needs no other session; how many."""
-        with self._writing() as connection:
+        with self._writing as connection:
             self._known.pop(session, None)
             return upkeep.detach(connection, session, token)
 
     def cut(self, session: SessionId, token: int, seq: int) -> None:
         """Take away the events after `seq`."""
-        with self._writing() as connection:
+        with self._writing as connection:
             upkeep.cut(connection, session, token, seq)
 
     def delete(self, session: SessionId, token: int) -> None:
         """Forget a session and what only it refers to, then write the file anew without it."""
-        with self._writing() as connection:
+        with self._writing as connection:
             self._known.pop(session, None)
             upkeep.delete(connection, session, token)
         self._purge()
@@ -369,7 +369,7 @@ class SqliteStore:
     def check(self, *, repair: bool = False) -> list[str]:
         """What is wrong with the file's pages and indexes; with `repair` both are written anew first."""
         if repair:
-            with self._writing() as connection:
+            with self._writing as connection:
                 connection.execute("REINDEX")
             self._purge()
         with self._reading() as connection:
@@ -393,27 +393,6 @@ class SqliteStore:
             self._closed = True
 
     @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction that holds SQLite's write lock: committed at the end, undone by any exception."""
-        connection = self._writer
-        self._enter(self._write_lock)
-        try:
-            if connection.in_transaction:  # undoing the one before had failed as well
-                connection.rollback()
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException as exc:
-            self._kind_ids.clear()
-            self._known.clear()
-            with suppress(sqlite3.Error):
-                connection.rollback()
-            self._raise_translated(exc)
-            raise
-        finally:
-            self._write_lock.release()
-
-    @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         self._enter(self._read_lock)
         try:
@@ -423,6 +402,17 @@ class SqliteStore:
             raise
         finally:
             self._read_lock.release()
+
+    def _enter_writing(self) -> None:
+        self._enter(self._write_lock)
+
+    def _leave_writing(self, exc: BaseException | None) -> None:
+        if exc is not None:
+            self._kind_ids.clear()
+            self._known.clear()
+        self._write_lock.release()
+        if exc is not None:
+            self._raise_translated(exc)
 
     def _enter(self, lock: threading.Lock) -> None:
         if not lock.acquire(timeout=self._busy_timeout_s):

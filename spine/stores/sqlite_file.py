@@ -14,8 +14,8 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 
 from spine.errors import StoreBusy, StoreError, StoreNewer, StoreUnavailable
 
@@ -95,6 +95,53 @@ _SHORTEST_BYTES = 512
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 # Between making a file and closing its descriptor no other thread may connect to it: the close would drop its locks.
 _opening = threading.Lock()
+
+
+class Transaction:
+    """A block that holds SQLite's write lock: committed at its end, undone by any exception.
+
+    `enter` is called before; `leave` after it, with what undid it or None. To be used again and again: a step commits
+    twice, and a generator as context costs as much as two of its statements.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        enter: Callable[[], None],
+        leave: Callable[[BaseException | None], None],
+    ) -> None:
+        self._connection = connection
+        self.execute = connection.cursor().execute
+        """The connection's own `execute` makes another cursor each time."""
+        self._enter = enter
+        self._leave = leave
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._enter()
+        try:
+            if self._connection.in_transaction:  # undoing the one before had failed as well
+                self._connection.rollback()
+            self.execute("BEGIN IMMEDIATE")
+        except BaseException as exc:
+            self._undo(exc)
+            raise
+        return self._connection
+
+    def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
+        if exc is not None:
+            self._undo(exc)
+            return
+        try:
+            self.execute("COMMIT")
+        except BaseException as failure:
+            self._undo(failure)
+            raise
+        self._leave(None)
+
+    def _undo(self, exc: BaseException) -> None:
+        with suppress(sqlite3.Error):
+            self._connection.rollback()
+        self._leave(exc)
 
 
 def translate(exc: sqlite3.Error, name: str) -> StoreError | None:

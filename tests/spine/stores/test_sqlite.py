@@ -140,7 +140,7 @@ def test_a_lock_that_ends_in_time_is_only_a_wait(tmp_path: Path) -> None:
 
 def test_a_store_in_use_by_another_thread_is_waited_for_and_then_reported_busy(store: SqliteStore) -> None:
     log = writer(store)
-    with store._writing(), pytest.raises(StoreBusy, match=r"in use by another thread for longer than 0\.1 s"):
+    with store._writing, pytest.raises(StoreBusy, match=r"in use by another thread for longer than 0\.1 s"):
         store.append([log.batch(b"1")])
     log.append(b"1")
 
