@@ -1,13 +1,16 @@
 """Who owns a session, and how it is claimed (floor 2): one living process at a time, a dead one's at once."""
 
+import logging
 import os
 import socket
 
-from spine.errors import SessionOwned
+from spine.errors import SessionOwned, StoreError
 from spine.store import Claim, Owner, Store
 from spine.values import SessionId
 
-__all__ = ["claim", "is_dead", "this_process"]
+__all__ = ["claim", "end_leases", "is_dead", "this_process"]
+
+_logger = logging.getLogger("spine")
 
 
 def this_process(now: int, number: int) -> Owner:
@@ -37,3 +40,11 @@ def claim(store: Store, session: SessionId, owner: Owner, *, now: int, lease_us:
         if holder is None or not is_dead(holder[0]):
             raise
         return store.claim(session, owner, now=now, lease_us=lease_us, take_over=True)
+
+
+def end_leases(store: Store, owner: Owner, *, now: int) -> None:
+    """Let everything that `owner` still holds be claimed from now on; a store that fails keeps it for the lease."""
+    try:
+        store.renew(owner, until=now)
+    except StoreError as error:
+        _logger.info("leases could not be ended: %s", error)

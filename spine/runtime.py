@@ -30,7 +30,7 @@ from spine.llm.retry import RetryPolicy
 from spine.log import LogReader, SessionLog, Synchronised
 from spine.loop import take_snapshot
 from spine.opening import http_adapter, open_store
-from spine.owning import claim, this_process
+from spine.owning import claim, end_leases, this_process
 from spine.plugins import PluginInfo, Plugins
 from spine.plugins import ScopeHandle as ScopeHandle
 from spine.routes import Routes
@@ -76,6 +76,7 @@ class Runtime:
         """Per session, held while it is being opened."""
         self._scopes: dict[str, ScopeHandle] = {}
         self._running: dict[SessionId, Session] = {}
+        self._claimed: set[SessionId] = set()  # perhaps in vain, and not released
         self._pending: set[SessionLog] = set()
         self._wake = anyio.Event()
         self._call_soon: Callable[[Callable[[], object]], object] | None = None
@@ -178,6 +179,8 @@ class Runtime:
         finally:
             await self._routes.aclose()
             self._writer.close()
+            if self._claimed:  # whose release failed: the next runtime must not wait for the lease
+                end_leases(self.store, self._owner, now=self._clock.now())
             if not self._options.get("keeps_store"):
                 self.store.close()
 
@@ -221,7 +224,7 @@ class Runtime:
         try:
             session = self._make_session(log, agent, deps, scope, *options)
         except SpineError:
-            self.store.release(log.session, self._owner)
+            self._release(log.session)
             raise
         self._sessions[session.id] = session
         if self.hooks.chain("spine_event_recorded"):
@@ -242,6 +245,7 @@ class Runtime:
         return await self.session(id, agent, **options)
 
     def _claim(self, id: SessionId) -> Claim:
+        self._claimed.add(id)
         return claim(self.store, id, self._owner, now=self._clock.now(), lease_us=LEASE_US)
 
     async def _open_log(self, id: SessionId) -> SessionLog:
@@ -252,9 +256,13 @@ class Runtime:
             try:
                 log.load()
             except SpineError:
-                self.store.release(id, self._owner)
+                self._release(id)
                 raise
         return log
+
+    def _release(self, id: SessionId) -> None:
+        self.store.release(id, self._owner)
+        self._claimed.discard(id)
 
     def _make_session(
         self,
@@ -435,13 +443,14 @@ class Runtime:
 
     async def give_up(self, session: Session) -> None:
         """Forget a session: commit, let others own it, keep nothing of it."""
-        if self._sessions.pop(session.id, None) is None or session.log.is_closed:
+        if self._sessions.pop(session.id, None) is None:
             return
         try:
-            await session.log.commit()
+            if not session.log.is_closed:
+                await session.log.commit()
         finally:
             session.log.close(UsageError(f'session "{session.id}" was closed; open it again with runtime.session'))
-            self.store.release(session.id, self._owner)
+            self._release(session.id)
             self._opening.pop(session.id, None)
 
     def _note_pending(self, log: SessionLog) -> None:

@@ -1,0 +1,48 @@
+"""A runtime that ends after its store failed holds nobody up: the next one may own its sessions at once."""
+
+from typing import Any
+
+import pytest
+from stage import agent_of, staged
+
+from spine.errors import SpineError, StoreUnavailable
+from spine.stores.memory import MemoryStore
+from spine.testing.script import say
+
+pytestmark = pytest.mark.anyio
+
+
+class FailingStore:
+    """A store with one method that fails, before or after it did its work, until it is mended."""
+
+    def __init__(self, store: Any, method: str, *, after: bool) -> None:
+        self._store, self._method, self._after = store, method, after
+        self.url, self.waits = store.url, store.waits
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._store, name)
+
+        def fails(*arguments: Any, **named: Any) -> Any:
+            if self._after:
+                value(*arguments, **named)
+            raise StoreUnavailable("the disk is gone")
+
+        return fails if name == self._method else value
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("method", ["claim", "append", "release"])
+async def test_the_next_runtime_need_not_wait_for_the_lease(method: str, after: bool) -> None:
+    """Whatever failed, the lease ends with its runtime, also within one process."""
+    memory = MemoryStore()
+    memory.close = lambda: None  # type: ignore[method-assign]  # it outlives its runtimes
+    try:
+        async with staged(say("Hi."), store=FailingStore(memory, method, after=after)) as runtime:
+            session = await runtime.session("s", agent_of())
+            await session.run("Go.")
+    except SpineError:
+        pass
+    async with staged(say("Hi."), say("Again."), store=memory) as runtime:
+        session = await runtime.session("s", agent_of())
+        turn = await session.resume() or await session.run("Go.")
+        assert turn.status == "completed"
