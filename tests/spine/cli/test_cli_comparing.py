@@ -1,8 +1,10 @@
 """Commands that compare sessions and steps, as text and as JSON, with their exit statuses."""
 
+import importlib
 import json
 from pathlib import Path
 
+import anyio
 import pytest
 
 from spine.testing.demo import run_demo
@@ -73,3 +75,66 @@ def test_steps_and_calls_are_explained_as_json(spine, demo: Path) -> None:
     assert (step["step"], [part["name"] for part in step["tools"]]) == ("t1s2", ["lookup_order", "refund"])
     call = json.loads(spine("explain", "t1s2c1", "--json").stdout)
     assert (call["call"], call["status"]) == ("t1s2c1", "ok")
+
+
+# ---------------------------------------------------------------------------------------------------------- prefix
+
+
+@pytest.mark.parametrize(("words", "status", "end"), [(["--min", "90%"], 0, "   ok\n"), ([], 0, "100 %\n")])
+def test_a_kept_prefix_is_one_line(spine, demo: Path, words: list[str], status: int, end: str) -> None:
+    done = spine("prefix", *words)
+    assert (done.exit_code, done.stdout) == (status, f"t1s2 100 %   t1s3 100 %{end.removeprefix('100 %')}")
+
+
+def test_a_prefix_below_what_is_wanted_ends_with_one(spine, demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prices of the configuration turn the loss into money."""
+    (demo / "spine.toml").write_text(PRICED)
+    (demo / "moving.py").write_text(MOVING)
+    monkeypatch.syspath_prepend(str(demo))
+    anyio.run(importlib.import_module("moving").play)
+    done = spine("prefix", "moving", "--min", "90%")
+    assert done.exit_code == 1
+    assert "section now (application)  1 line changed (t1s1 → t1s2 is); about " in done.stdout
+    assert "BELOW 90 %: t1s2" in done.stdout
+    fact = json.loads(spine("prefix", "moving", "--json").stdout)
+    assert (fact["ok"], fact["min"], fact["steps"][0]["owner"]) == (True, None, "application")
+    assert fact["steps"][0]["lost"]["prices"] == "lab-1"
+
+
+PRICED = """
+[providers.lab]
+protocol = "openai_chat"
+base_url = "http://127.0.0.1:9"
+auth = "none"
+[models."lab:tiny".prices]
+id = "lab-1"
+input = 3.0
+output = 15.0
+cache_read = 0.3
+"""
+MOVING = '''
+from spine import Agent, Runtime, Section, tool
+from spine.testing import ScriptedAdapter, call, say
+
+@tool(effect="read_only")
+def look(word: str) -> str:
+    """Look."""
+    return word
+
+async def play():
+    agent = Agent("lab:tiny", instructions="Be brief.", tools=[look])
+    with ScriptedAdapter(call("look", word="a"), say("b")) as model:
+        async with Runtime.open("sqlite:spine.db", model=model) as runtime:
+            now = Section("now", order=1, dynamic=True, render=lambda context: f"{context.step} is it.")
+            runtime.scope("acme").add(now)
+            session = await runtime.session("moving", agent, scope="acme")
+            await session.run("Go. " * 100)
+'''
+
+
+def test_a_share_that_is_none_is_refused(spine, demo: Path) -> None:
+    done = spine("prefix", "--min", "most")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        '--min is "most"; it must be a whole share from 0% to 100%  [usage]\n',
+    )
