@@ -2,7 +2,12 @@
 
 Each answer is decoded whole, byte by byte, in two random partitions, and cut once at COUNT places (64 unless said; at
 every byte when it has no more than that): next to line ends, inside characters of several bytes, and at random.
-Chunks, response and error must be equal. Exit status 1 when something differs.
+Chunks, response and error must be equal.
+
+Beside that, each is cut at every byte of it. Decoding all of it again for each cut would take days, and is not needed:
+what stands above the layer of bytes is handed whole events and sees no cut. So that layer alone reads each event
+between its two neighbours, once for each place where it may be cut; a body that is one JSON value is read whole.
+Exit status 1 when something differs.
 """
 
 import os
@@ -13,12 +18,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
+from unittest import mock
 
 from wire_trials import SHARED, bytewise, recorded, run
 
 from spine.llm.catalogue import Traits
 from spine.llm.errors import ProviderError
 from spine.llm.protocols import Decoder, WireProtocol
+from spine.wire import BodyDecoder, Draft, WireLimits
 from spine_anthropic.protocol import AnthropicMessages
 from spine_openai_chat.protocol import OpenAIChat
 from spine_openai_responses.protocol import OpenAIResponses
@@ -27,6 +34,7 @@ PROTOCOLS: dict[str, WireProtocol] = {p.name: p for p in (AnthropicMessages(), O
 COUNT = 64
 WORST = re.compile(rb"[\r\n]|[\x80-\xff]|\\u")
 """Where a cut is most likely to tell: in line ends, in long characters, in escapes."""
+BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 SHOWN = 10
 
 
@@ -74,16 +82,75 @@ def compare(protocol: WireProtocol, id: str, body: bytes, count: int) -> tuple[i
     return compared, different
 
 
-def _share(task: tuple[str, int, int, int]) -> tuple[int, int, list[str]]:
-    """Answers, splits and differences of every `shares`-th record of a protocol."""
+class Parts:
+    """A `spine.wire.Reading` that notes what it is handed."""
+
+    is_done = False
+
+    def __init__(self) -> None:
+        self.draft = DRAFT
+        self.told: list[Any] = []
+        self.event = lambda name, data: self.told.append((name, data))
+        self.whole = self.told.append
+
+    def ended(self) -> None:
+        self.told.append("ended")
+
+    def response(self) -> Any:
+        raise AssertionError("nobody asks")
+
+
+DRAFT = Draft("cuts", Traits(provider="lab", protocol="cuts", model="m"), WireLimits())
+LIMITS = WireLimits()
+
+
+def handed(*pieces: bytes) -> Any:
+    """What the layer of bytes hands on, and the error it ends with."""
+    parts = Parts()
+    decoder = BodyDecoder(parts, LIMITS)  # type: ignore[arg-type]
+    try:
+        for piece in (*pieces, b""):
+            decoder.feed(piece)
+    except ProviderError as error:
+        return parts.told, error.failure
+    return parts.told, decoder.error and decoder.error.failure
+
+
+def windows(body: bytes) -> Iterator[tuple[bytes, range]]:
+    """Each event between its neighbours, and the places inside it; together the places are all those of the body."""
+    ends = [0, *(match.end() for match in BLANK_LINE.finditer(body)), len(body)]
+    if body.lstrip()[:1] in (b"{", b"["):
+        ends = [0, len(body)]
+    for place in range(1, len(ends)):
+        start, end = ends[max(place - 2, 0)], ends[min(place + 1, len(ends) - 1)]
+        yield body[start:end], range(ends[place - 1] - start + 1, min(ends[place] - start, end - start - 1) + 1)
+
+
+def compare_bytes(id: str, body: bytes) -> tuple[int, list[str]]:
+    """How many places an answer was cut at, and those where the cut shows."""
+    compared, different = 0, []
+    for number, (window, places) in enumerate(windows(body)):
+        whole = handed(window)
+        compared += len(places)
+        different += [
+            f"{id} event {number} cut at {place}" for place in places if handed(window[:place], window[place:]) != whole
+        ]
+    return compared, different
+
+
+def _share(task: tuple[str, int, int, int]) -> tuple[int, int, int, list[str]]:
+    """Answers, splits, cuts at every byte, and differences of every `shares`-th record of a protocol."""
     name, count, first, shares = task
-    answers, compared, different = 0, 0, []
+    answers, compared, cut, different = 0, 0, 0, []
     for record in recorded(name)[first::shares]:
         if record["response"]["status"] == 200:
-            found, wrong = compare(PROTOCOLS[name], record["id"], record["response"]["body"].encode(), count)
-            answers, compared = answers + 1, compared + found
-            different.extend(wrong)
-    return answers, compared, different
+            body = record["response"]["body"].encode()
+            found, wrong = compare(PROTOCOLS[name], record["id"], body, count)
+            with mock.patch("spine.wire.decoder.from_json", bytes):  # JSON is parsed whole or not at all
+                places, shown = compare_bytes(record["id"], body)
+            answers, compared, cut = answers + 1, compared + found, cut + places
+            different += [*wrong, *shown]
+    return answers, compared, cut, different
 
 
 def main(count: int) -> int:
@@ -96,9 +163,10 @@ def main(count: int) -> int:
         for name in PROTOCOLS:
             started = time.monotonic()
             results = list(pool.map(_share, [(name, count, first, shares) for first in range(shares)]))
-            answers, compared = (sum(result[place] for result in results) for place in (0, 1))
-            different = [line for result in results for line in result[2]]
-            figures = f"{answers:,} answers, {compared:,} splits compared, {len(different)} different"
+            answers, compared, cut = (sum(result[place] for result in results) for place in (0, 1, 2))
+            different = [line for result in results for line in result[3]]
+            splits = f"{compared:,} splits and {cut:,} cuts at every byte compared"
+            figures = f"{answers:,} answers, {splits}, {len(different)} different"
             print(f"cuts  {name}: {figures}, {time.monotonic() - started:.0f} s", flush=True)
             for line in different[:SHOWN]:
                 print(f"      {line}")

@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from cut_wire import PROTOCOLS, compare, cuts, main, splits
+from cut_wire import PROTOCOLS, compare, compare_bytes, cuts, main, splits, windows
 
-from spine.wire import BodyDecoder
+from spine.wire import BodyDecoder, EventStream
 from spine_openai_chat.protocol import OpenAIChat
 
 CHUNK = 'data: {"choices":[{"index":0,"delta":{"content":"ü"},"finish_reason":"stop"}]}'
@@ -38,6 +38,24 @@ def test_a_decoder_that_depends_on_the_cuts_is_found(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(protocol, "decoder", decoder)
     _, different = compare(protocol, "x", BODY.replace(b"\r\n\r\ndata: [", b"\r\ndata: ["), 200)
     assert different
+
+
+@pytest.mark.parametrize("body", [BODY, BODY * 7, BODY.replace(b"\r", b""), b'{"a": [1, 2]}', b"data: x", b"x", b""])
+def test_every_place_of_a_body_is_cut_once(body: bytes) -> None:
+    assert compare_bytes("x", body) == (max(len(body) - 1, 0), [])
+    assert sum(len(places) for _, places in windows(body)) == max(len(body) - 1, 0)
+
+
+def test_a_layer_of_bytes_that_depends_on_the_cuts_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It forgets that a CR ended the piece before."""
+
+    def forgetful(self: EventStream, data: bytes) -> bytes:
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    monkeypatch.setattr(EventStream, "_unify", forgetful)
+    assert [
+        line.rpartition(" ")[2] for line in compare_bytes("x", b"data: a\r\ndata: b\r\n\r\ndata: c\r\n\r\n")[1]
+    ] == ["8"]
 
 
 def test_without_records_nothing_is_compared(monkeypatch: pytest.MonkeyPatch, tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
