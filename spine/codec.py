@@ -69,7 +69,7 @@ from spine.readers import (
     read_json_object,
     tuple_reader,
 )
-from spine.recorded import ERASED_KEY, data_hash
+from spine.recorded import ERASED_KEY, data_hash, is_erased
 from spine.store import INLINE_CONTENT_BYTES, MAX_CONTENT_BYTES, MAX_EVENT_BYTES, Content, Row
 from spine.tools import ServerTool, ToolDefinition
 from spine.values import Digest, Json, JsonObject, SessionId, decode, digest, encode, encode_flat, freeze_object, raw
@@ -246,6 +246,8 @@ class Codec:
         except StoreError:
             raise
         except Exception as exc:
+            if is_erased(row.data):  # of a plugin, whose type does not say what it can do without
+                return UnknownEvent(freeze_object(data))
             raise LogBroken(
                 f"seq {row.seq} ({row.type}): its data does not fit the type: {exc!r}", seq=row.seq
             ) from exc

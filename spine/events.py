@@ -440,7 +440,7 @@ class WireCaptured:
 
 
 @frozen(kw_only=True)
-class DataErased:
+class ContentErased:
     """Private data was erased. `events` maps seqs (as text) and `contents` digests to the digest of what is left there.
 
     The hashes of the events and the digests of the contents stay as they were.
@@ -485,5 +485,5 @@ CORE_EVENTS: tuple[EventType, ...] = (
     EventType(name="approval.decided", data=ApprovalDecided, required=True),
     EventType(name="history.compacted", data=HistoryCompacted, required=True),
     EventType(name="wire.captured", data=WireCaptured),
-    EventType(name="data.erased", data=DataErased),
+    EventType(name="content.erased", data=ContentErased),
 )

@@ -25,6 +25,7 @@ from spine.llm.request import ModelRequest
 from spine.projectors.model_history import HISTORY_RULES, History, HistoryState
 from spine.projectors.status import STATUS_RULES, SessionStatus
 from spine.rebuild import Rebuilder
+from spine.recorded import ERASED_TEXT
 from spine.store import INLINE_CONTENT_BYTES, MAX_CONTENT_BYTES, Append, Claim, Content, InboxEntry, Row
 from spine.stored import StoredLog
 from spine.values import Digest, SessionId
@@ -217,7 +218,7 @@ class SessionLog(LogReader):
             to_history(self.history_state, envelope, data)
         if to_status is not None:
             to_status(self.status, envelope, data)
-        elif kind == "content.added":
+        elif kind == "content.added" and data.text != ERASED_TEXT:  # one that was erased is added again
             self.content_seqs.setdefault(data.digest, envelope.seq)
 
     # -------------------------------------------------------------------------------------------- append

@@ -46,14 +46,15 @@ class Rebuilder:
         """Fold one event in."""
         if isinstance(event.data, UnknownEvent):
             return None
-        rebuilt = self._rebuild(event) if event.type == "model.requested" else None
-        if event.type == "content.added":
-            self._digests[event.seq] = event.data.digest
-            if event.data.text is not None:
-                self._inline[event.data.digest] = event.data.text.encode()
-        if event.type in self._projector.types:
-            self._projector.apply(self._state, event)
-        return rebuilt
+        try:
+            return self._rebuild(event) if event.type == "model.requested" else None
+        finally:  # what cannot be rebuilt is a part of the history all the same
+            if event.type == "content.added":
+                self._digests[event.seq] = event.data.digest
+                if event.data.text is not None:
+                    self._inline[event.data.digest] = event.data.text.encode()
+            if event.type in self._projector.types:
+                self._projector.apply(self._state, event)
 
     def _by_digest(self, digest: Digest) -> bytes:
         return self._inline[digest] if digest in self._inline else self._content(digest)

@@ -10,7 +10,8 @@ from typing import Any, Final, Protocol
 import attrs
 
 from spine.frozen import frozen
-from spine.values import DIGEST_FORMAT, JsonObject, SessionId, StepId, TurnId, encode
+from spine.store import Content
+from spine.values import DIGEST_FORMAT, Digest, JsonObject, SessionId, StepId, TurnId, encode
 
 __all__ = [
     "Envelope",
@@ -101,6 +102,9 @@ class UnknownEvent:
 # ------------------------------------------------------------------------------------------------- erased data
 
 ERASED_KEY: Final = "$erased"
+ERASED_TEXT: Final = "[erased]"
+ERASED_TYPE: Final = "application/vnd.spine.erased"
+"""The media type of what is kept in the place of a content that was erased."""
 _ERASED: Final = f'{{"{ERASED_KEY}":"{DIGEST_FORMAT}'.encode()
 _DIGITS: Final = 64
 
@@ -123,3 +127,8 @@ def data_hash(data: bytes) -> bytes:
 def erased_data(data: bytes, left: Mapping[str, Any]) -> bytes:
     """What takes the place of `data`: its digest, and the fields that are `left` of it."""
     return encode({ERASED_KEY: DIGEST_FORMAT + data_hash(data).hex(), **left})
+
+
+def erased_content(digest: Digest) -> Content:
+    """What takes the place of the content with this digest."""
+    return Content(digest, ERASED_TYPE, ERASED_TEXT.encode())

@@ -11,6 +11,7 @@ from spine.codec import Codec, genesis, row_hash
 from spine.errors import LogBroken, SessionUnknown, ValueRefused
 from spine.events import RecordedEvent
 from spine.projectors.projector import Projector, ViewingProjector, fold_all
+from spine.recorded import ERASED_TYPE, is_erased
 from spine.store import Row, Store
 from spine.values import Digest, SessionId, decode, digest
 
@@ -122,17 +123,24 @@ class StoredLog:
         return next((row.hash for row in self.store.read(self.session, after=seq - 1, until=seq)), b"")
 
     def content(self, wanted: Digest) -> bytes:
-        """Content of this session, inline or beside the log. Raises `LogBroken` when it is missing or damaged."""
+        """Content of this session, inline or beside the log; `[erased]` when it was erased.
+
+        Raises `LogBroken` when it is missing or damaged.
+        """
         found = self.store.contents([wanted]).get(wanted)
-        data = found.data if found is not None else self._inline(wanted)
-        if digest(data) != wanted:
+        data, gone = (found.data, found.media_type == ERASED_TYPE) if found is not None else self._inline(wanted)
+        if digest(data) != wanted and not gone:
             raise LogBroken(f"content {wanted} of {self.session} does not match its digest", seq=0)
         return data
 
-    def _inline(self, wanted: Digest) -> bytes:
+    def _inline(self, wanted: Digest) -> tuple[bytes, bool]:
+        found: tuple[bytes, bool] | None = None
         for row in self.store.read(self.session, types=("content.added",)):
             data = decode(row.data)
             if data["digest"] == wanted and data.get("text") is not None:
-                text: str = data["text"]
-                return text.encode()
+                found = data["text"].encode(), is_erased(row.data)
+                if not found[1]:  # else it may have been added again
+                    break
+        if found is not None:
+            return found
         raise LogBroken(f"content {wanted} of {self.session} is missing", seq=0)

@@ -45,6 +45,7 @@ def _fact(found: Verification) -> dict[str, Any]:
         "requests": [{"step": r.step, "seq": r.seq, "state": r.state} for r in found.requests],
         "answered": found.answered,
         "contents": found.contents,
+        "erased": [{"seq": part.seq, "what": part.what, "reason": part.reason} for part in found.erased],
         "unknown_types": dict(found.unknown_types),
         "unknown_fields": [{"seq": seq, "path": path} for seq, path in found.unknown_fields],
         "unproven": found.unproven,

@@ -14,6 +14,7 @@ from spine.events import (
     ApprovalRequested,
     CancelRequested,
     ContentAdded,
+    ContentErased,
     HistoryCompacted,
     HookFailed,
     InputAccepted,
@@ -145,6 +146,13 @@ def _session_forked(data: SessionForked, event: RecordedEvent, log: LogContext) 
 
 def _session_renamed(data: SessionRenamed, event: RecordedEvent, log: LogContext) -> Parts:
     yield excerpt(data.title)
+
+
+def _content_erased(data: ContentErased, event: RecordedEvent, log: LogContext) -> Parts:
+    yield f"seq {', '.join(data.events)}" if data.events else ""
+    yield f"content {', '.join(digest[:14] for digest in data.contents)}" if data.contents else ""
+    yield excerpt(data.reason)
+    yield f"by {one_line(data.by)}" if data.by else ""
 
 
 def _input_accepted(data: InputAccepted, event: RecordedEvent, log: LogContext) -> Parts:
@@ -345,6 +353,7 @@ def _short_json(value: Any) -> str:
 
 
 _LINES: Mapping[type, Callable[[Any, RecordedEvent, LogContext], Parts]] = {
+    ContentErased: _content_erased,
     SessionCreated: _session_created,
     SessionResumed: _session_resumed,
     SessionForked: _session_forked,

@@ -13,12 +13,14 @@ import attrs
 
 from spine.codec import row_hash
 from spine.errors import LogBroken, SpineError, UsageError, ValueRefused
-from spine.events import MessageCommitted, RecordedEvent, ToolCompleted, UnknownEvent
+from spine.events import ContentErased, MessageCommitted, RecordedEvent, ToolCompleted, UnknownEvent
 from spine.exports import ExportReader, needed_contents
+from spine.projectors.phrases import excerpt
 from spine.rebuild import Rebuilder
+from spine.recorded import is_erased
 from spine.store import Row
 from spine.stored import StoredLog
-from spine.values import CallId, Digest, SessionId, decode, short
+from spine.values import CallId, Digest, SessionId, decode, digest, short
 
 __all__ = ["CheckedRequest", "Problem", "Verification", "parse_head", "verify"]
 
@@ -40,13 +42,24 @@ class Problem:
 
 @attrs.frozen(kw_only=True)
 class CheckedRequest:
-    """A request of the log: rebuilt and equal, different, or not to be judged because it rests on a bad event."""
+    """A request of the log: rebuilt and equal, different, or resting on a bad event or on erased data."""
 
     step: str
     seq: int
-    state: Literal["equal", "different", "rests"]
+    state: Literal["equal", "different", "rests", "erased"]
     digest: str = ""
     """The recorded one."""
+
+
+@attrs.frozen(kw_only=True)
+class ErasedPart:
+    """An event or a content of which only the digest is left. `reason` None: no event of the log accounts for it."""
+
+    seq: int
+    """Of the event, or of the first one that needs the content."""
+    what: str
+    """The event's type, or the content's digest."""
+    reason: str | None
 
 
 @attrs.frozen(kw_only=True)
@@ -69,13 +82,16 @@ class Verification:
     """Events of types not known here: `crm.ticket_linked of crm@1.4` to how many."""
     unknown_fields: tuple[tuple[int, str], ...] = ()
     """Fields that a newer version or another program wrote: seq and JSON path."""
+    erased: tuple[ErasedPart, ...] = ()
     unproven: str | None = None
     """Why requests could not be rebuilt though nothing is broken; None when they were."""
 
     @property
     def verdict(self) -> Verdict:
         """Whether it holds; `unproven`: what was checked holds, and something could not be checked here."""
-        return "broken" if self.problems else "unproven" if self.unproven else "ok"
+        if self.problems:
+            return "broken"
+        return "unproven" if self.unproven or any(part.reason is None for part in self.erased) else "ok"
 
 
 def parse_head(text: str) -> tuple[int, str]:
@@ -118,6 +134,10 @@ class _Check:
         self._asked: dict[CallId, int] = {}
         self._answered: dict[CallId, int] = {}
         self._contents: set[Digest] = set()
+        self._erased: dict[str, tuple[int, str, Digest]] = {}
+        """By seq or digest: where, what, and the digest of what is left of it."""
+        self._reasons: dict[tuple[str, str], str] = {}
+        """Why, by seq or digest and what is left."""
         self._unknown_types: Counter[str] = Counter()
         self._unknown_fields: list[tuple[int, str]] = []
 
@@ -136,6 +156,8 @@ class _Check:
     def row(self, row: Row) -> None:
         self._events += 1
         self._chain(row)
+        if is_erased(row.data):
+            self._erased[str(row.seq)] = (row.seq, row.type, digest(row.data))
         self._beside(row)
         if row.type == "model.requested" and (self._broken_at is not None or self._unproven):
             self._requests.append(CheckedRequest(step=row.place or "?", seq=row.seq, state="rests"))
@@ -159,8 +181,11 @@ class _Check:
             if wanted in self._contents:
                 continue
             try:
-                self._reader.content(wanted)
-                self._contents.add(wanted)
+                found = digest(self._reader.content(wanted))
+                if found != wanted:
+                    self._erased[wanted] = (row.seq, wanted, found)
+                else:
+                    self._contents.add(wanted)
             except LogBroken as error:
                 self.breaks(row.seq, _name(row), error.message)
 
@@ -197,6 +222,9 @@ class _Check:
             self._asked.update({call.id: event.seq for call in data.message.tool_calls})
         elif isinstance(data, ToolCompleted):
             self._answer(event.seq, data.call)
+        elif isinstance(data, ContentErased):
+            left = [*data.events.items(), *data.contents.items()]
+            self._reasons.update({(part, str(stays)): data.reason for part, stays in left})
         elif event.type == "model.requested":
             for call in [call for call in self._asked if call not in self._answered]:
                 text = f"the request went out although call {call} (seq {self._asked[call]}) has no result"
@@ -211,13 +239,21 @@ class _Check:
         self._answered.setdefault(call, seq)
 
     def _rebuild(self, event: RecordedEvent) -> None:
-        rebuilt = self._rebuilder.add(event)
+        step = event.place or "?"
+        try:
+            rebuilt = self._rebuilder.add(event)
+        except (SpineError, *_MALFORMED):
+            if not self._erased or event.type != "model.requested":
+                raise
+            self._requests.append(CheckedRequest(step=step, seq=event.seq, state="erased", digest=event.data.digest))
+            return
         if rebuilt is None:
             return
-        step, recorded = event.place or "?", short(rebuilt.recorded)
-        state: Literal["equal", "different"] = "equal" if rebuilt.is_equal else "different"
+        recorded = short(rebuilt.recorded)
+        state: Literal["equal", "different", "erased"] = "different" if not self._erased else "erased"
+        state = "equal" if rebuilt.is_equal else state
         self._requests.append(CheckedRequest(step=step, seq=event.seq, state=state, digest=rebuilt.recorded))
-        if not rebuilt.is_equal:
+        if state == "different":
             text = f"the rebuilt request has digest {short(rebuilt.digest)}, the one sent had {recorded}"
             self.problem(event.seq, f"model.requested {step}", text)
 
@@ -261,6 +297,10 @@ class _Check:
             requests=tuple(self._requests),
             answered=len(self._answered),
             contents=len(self._contents),
+            erased=tuple(
+                ErasedPart(seq=seq, what=what, reason=self._reasons.get((part, left)))
+                for part, (seq, what, left) in self._erased.items()
+            ),
             unknown_types=dict(self._unknown_types),
             unknown_fields=tuple(self._unknown_fields),
             unproven=self._unproven,
@@ -291,9 +331,12 @@ def _whole_line(found: Verification) -> str:
     requests, calls = len(found.requests), found.answered
     equal = sum(request.state == "equal" for request in found.requests)
     parts = [f"{_count(found.events, 'event')} without gap", "chain whole"]
+    rest = sum(request.state == "erased" for request in found.requests)
     parts.append(
-        f"{_count(requests, 'request')} rebuilt, {_count(equal, 'digest')} equal" if requests else "no request"
+        f"{_count(requests - rest, 'request')} rebuilt, {_count(equal, 'digest')} equal" if requests else "no request"
     )
+    if rest:
+        parts.append(f"{_count(rest, 'request')} on erased data")
     parts.append(f"{_count(calls, 'call')} answered once" if calls else "no call")
     if found.contents:
         parts.append(f"{_count(found.contents, 'content')} beside the log")
@@ -318,10 +361,12 @@ def _broken_lines(found: Verification) -> Iterable[str]:
 
 def _requests_text(found: Verification) -> str:
     groups = []
-    for state, words in (("equal", "equal"), ("different", "different"), ("rests", f"on seq {found.broken_at}")):
+    words_of = {"equal": "equal", "different": "different", "rests": f"on seq {found.broken_at}"}
+    words_of["erased"] = "on erased data"
+    for state, words in words_of.items():
         steps = [request.step for request in found.requests if request.state == state]
         if steps:
-            verb = ("rest " if len(steps) > 1 else "rests ") if state == "rests" else ""
+            verb = ("rest " if len(steps) > 1 else "rests ") if words.startswith("on") else ""
             groups.append(f"{_steps(steps)} {verb}{words}")
     return f"{_count(len(found.requests), 'request')}: {', '.join(groups)}"
 
@@ -335,6 +380,9 @@ def _steps(steps: list[str]) -> str:
 def _notes(found: Verification) -> Iterable[str]:
     if found.unproven:
         yield f"not rebuilt: {found.unproven}"
+    for part in found.erased:
+        reason = "no event of the log accounts for it" if part.reason is None else excerpt(part.reason)
+        yield f"erased: {part.what[:14]}{'…' * (len(part.what) > 14)} at seq {part.seq} · {reason}"
     for name, number in found.unknown_types.items():
         yield f"unknown type {name}: {_count(number, 'event')}"
     for seq, path in found.unknown_fields[:10]:

@@ -15,7 +15,7 @@ NAMES = {
     "model.requested", "model.attempt_started", "model.attempt_failed", "model.chunks", "message.committed",
     "message.interrupted", "tool.started", "tool.progress", "tool.completed", "tool.revised", "tool.resolved",
     "step.failed", "hook.failed", "cancel.requested", "approval.requested", "approval.decided", "history.compacted",
-    "wire.captured",
+    "wire.captured", "content.erased",
 }  # fmt: skip
 
 
@@ -26,8 +26,9 @@ def test_the_names_of_core_events_are_these() -> None:
 
 
 def test_only_what_changes_nothing_may_be_skipped() -> None:
-    """Progress and captured bytes are the only core events that a reader may pass over."""
-    assert {kind.name for kind in CORE_EVENTS if not kind.required} == {"tool.progress", "wire.captured"}
+    """Progress, captured bytes and erasures are the only core events that a reader may pass over."""
+    passed = {"tool.progress", "wire.captured", "content.erased"}
+    assert {kind.name for kind in CORE_EVENTS if not kind.required} == passed
 
 
 @pytest.mark.parametrize("kind", CORE_EVENTS, ids=lambda kind: kind.name)

@@ -12,6 +12,7 @@ from spine.events import (
     CancelRequested,
     ContentAdded,
     FieldChange,
+    ContentErased,
     HistoryCompacted,
     HookFailed,
     InputAccepted,
@@ -71,6 +72,8 @@ LINES: list[tuple[Any, str]] = [
     (SessionResumed(agent=AGENT, changes=("one", "a\nb")), "agent refunds · one; a\\nb"),
     (SessionForked(parent=SessionId("p"), seq=12, hash="0123456789ab"), "from p at seq 12 · 01234567"),
     (SessionRenamed(title="A title"), '"A title"'),
+    (ContentErased(reason="asked for", events={"4": "1:ab"}, by="dpo"), 'seq 4 · "asked for" · by dpo'),
+    (ContentErased(reason="a\nb", contents={"1:0123456789abcdef": "1:ab"}), 'content 1:0123456789ab · "a\\nb"'),
     (InputAccepted(message=user_message("Hé\nyou")), 'user · queue · 7 bytes · "Hé\\nyou"'),
     (
         InputAccepted(message=user_message(LONG, kind="memory"), delivery="steer", surrogates_replaced=True),

@@ -1,0 +1,322 @@
+"""Erased: the bytes are gone, the chain holds, the session goes on, and the log says so."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spine import Agent, Runtime
+from spine.codec import Codec, row_hash
+from spine.config import Settings
+from spine.erasing import Erased, erase
+from spine.errors import SessionBusy, SessionOwned, UsageError
+from spine.exports import ExportReader, export, import_
+from spine.log import LogReader
+from spine.proof.verify import Verification, report, verify
+from spine.recorded import data_hash, erased_data, is_erased
+from spine.store import Append, Overwrite, Owner, Row
+from spine.stores.memory import MemoryStore
+from spine.stores.sqlite import SqliteStore
+from spine.testing import ScriptedAdapter, call, fail, say, think
+from spine.tools import Tool, ToolDefinition
+from spine.values import Digest, SessionId, decode, encode
+
+SESSION = SessionId("s")
+OWNER = Owner("eraser", "h", 1, 1)
+NOW = 1_790_000_000_000_000
+SECRET = "the secret of a person"
+ALONE = Settings(installed_plugins=False)
+LONG = f"{SECRET}, at length: " + "x" * 70_000
+
+
+def agent() -> Agent:
+    def handler(arguments: Any, context: Any) -> str:
+        context.progress(f"{SECRET} in progress")
+        return LONG if arguments.get("long") else f"{SECRET} found"
+
+    tool = Tool(definition=ToolDefinition(name="look", parameters={"type": "object"}), handler=handler)
+    return Agent("scripted:demo", tools=(tool,), instructions=f"Keep {SECRET}.")
+
+
+async def talk(store: Any, *inputs: str, session: str = "s") -> None:
+    model = ScriptedAdapter(
+        *(
+            entry
+            for _ in inputs
+            for entry in (
+                think(f"{SECRET}?") + say(f"{SECRET}!") + call("look", text=SECRET),
+                say("Half") + fail("connection"),
+            )
+        )
+    )
+    async with Runtime.open(store, model=model, settings=ALONE) as runtime:
+        opened = await runtime.session(session, agent(), metadata={"who": SECRET})
+        for text in inputs:
+            await opened.run(text, check=False)
+        await opened.rename(f"About {SECRET}")
+
+
+@pytest.fixture
+def log() -> LogReader:
+    """Two turns full of the secret."""
+    store = MemoryStore()
+    anyio.run(talk, store, SECRET, LONG)
+    return LogReader(store, Codec(), SESSION)
+
+
+def erased(log: LogReader, *seqs: int, contents: tuple[str, ...] = (), reason: str = "asked for") -> Erased:
+    return erase(log, seqs, tuple(map(Digest, contents)), reason=reason, owner=OWNER, now=NOW)
+
+
+def seqs_of(log: LogReader, *kinds: str) -> list[int]:
+    return [row.seq for row in log.rows() if row.type in kinds]
+
+
+def checked(log: LogReader) -> Verification:
+    return verify(LogReader(log.store, Codec(), log.session))
+
+
+def every_byte(log: LogReader) -> bytes:
+    contents = log.store._contents.values()  # type: ignore[attr-defined]
+    return b"".join([*(row.data for row in log.rows()), *(content.data for content in contents)])
+
+
+# ------------------------------------------------------------------------------------------------------- the marks
+
+
+@given(st.binary(), st.binary())
+def test_the_digest_of_erased_data_stays(data: bytes, again: bytes) -> None:
+    gone = erased_data(data, {"left": 1})
+    assert is_erased(gone)
+    assert data_hash(gone) == data_hash(data)
+    assert data_hash(erased_data(gone, {})) == data_hash(data)
+    assert is_erased(data) is data.startswith(b'{"$erased":"1:')
+    assert data == again or data_hash(data) != data_hash(again)
+
+
+# -------------------------------------------------------------------------------------------------- event by event
+
+
+def private(row: Row) -> bool:
+    return SECRET.encode() in row.data or b"$contents" in row.data
+
+
+def test_each_event_that_holds_something_can_be_erased_and_the_session_goes_on(log: LogReader) -> None:
+    before = {row.seq: row for row in log.rows()}
+    for seq in [row.seq for row in before.values() if private(row)]:
+        erased(log, seq)
+        found = checked(log)
+        assert found.problems == ()
+        assert found.verdict == "ok"
+    rows = list(log.rows())
+    assert SECRET.encode() not in every_byte(log)
+    for row in rows[: len(before)]:
+        assert row._replace(data=b"") == before[row.seq]._replace(data=b"")
+    anyio.run(go_on, log.store)
+
+
+async def go_on(store: Any) -> None:
+    model = ScriptedAdapter(say("On."))
+    async with Runtime.open(store, model=model, settings=ALONE) as runtime:
+        session = await runtime.session("s", agent())
+        turn = await session.run("And now?")
+        assert turn.text == "On."
+        texts = [message.text for message in session.history()]
+        assert texts == ["[erased]", "[erased]", "", "[erased]", "[erased]", "", "And now?", "On."]
+        assert SECRET not in str(session.transcript())
+        found = verify(LogReader(store, Codec(), SESSION))
+        assert (found.verdict, found.requests[-1].state) == ("ok", "equal")
+
+
+def test_erasing_an_answer_takes_its_pieces_along(log: LogReader) -> None:
+    answer = seqs_of(log, "message.committed")[0]
+    pieces = [seq for seq in seqs_of(log, "model.chunks") if seq < answer]
+    assert pieces
+    assert erased(log, answer).events == (*pieces, answer)
+
+
+def test_erasing_an_event_takes_its_long_texts_along(log: LogReader) -> None:
+    seq = next(row.seq for row in log.rows(types=("input.accepted",)) if b"$contents" in row.data)
+    done = erased(log, seq)
+    (digest,) = done.contents
+    assert log.content(digest) == b"[erased]"
+    assert checked(log).erased[-1].what in (digest, "input.accepted")
+    assert checked(log).verdict == "ok"
+
+
+@pytest.mark.parametrize("kind", ["input.delivered", "turn.completed", "content.erased"])
+def test_what_holds_nothing_of_anybody_is_not_erased(log: LogReader, kind: str) -> None:
+    anyio.run(talk, log.store, "More.")
+    erased(log, seqs_of(log, "input.accepted")[0])
+    found = seqs_of(log, kind)
+    if not found:
+        pytest.skip(f"no {kind} in this log")
+    head = log.head
+    with pytest.raises(UsageError, match="holds nothing that could be erased"):
+        erased(log, found[0])
+    assert log.head == head
+
+
+def test_an_event_of_a_plugin_is_erased_whole_and_passed_over() -> None:
+    store = MemoryStore()
+    anyio.run(talk, store, "Hello.")
+    log = LogReader(store, Codec(), SESSION)
+    (row,) = log.rows(after=log.head[0] - 1)
+    claim = store.claim(SESSION, OWNER, now=NOW, lease_us=1)
+    note = Row(row.seq + 1, "crm.note", 1, NOW, None, "crm@1", False, encode({"text": SECRET}), b"")
+    note = note._replace(hash=row_hash(row.hash, note))
+    assert store.append([Append(SESSION, claim.token, row.seq, row.hash, (note,))]) == [None]
+    store.release(SESSION, OWNER)
+    erased(log, note.seq)
+    (left,) = log.rows(after=note.seq - 1, until=note.seq)
+    assert [*decode(left.data)] == ["$erased"]
+    found = checked(log)
+    assert found.problems == ()
+
+
+# ------------------------------------------------------------------------------------------------ what is reported
+
+
+def test_requests_that_rest_on_erased_data_are_said_to_and_earlier_ones_are_equal(log: LogReader) -> None:
+    second = seqs_of(log, "input.accepted")[1]
+    erased(log, second, reason="request 4711")
+    found = checked(log)
+    assert [request.state for request in found.requests] == ["equal", "equal", "erased", "erased"]
+    text = report(found)
+    assert "2 requests rebuilt, 2 digests equal · 2 requests on erased data" in text
+    assert f'erased: input.accepted at seq {second} · "request 4711"' in text
+
+
+def test_an_erasure_that_no_event_accounts_for_is_no_verdict(log: LogReader) -> None:
+    seq = seqs_of(log, "input.accepted")[0]
+    erased(log, seq)
+    (row,) = log.rows(after=seq - 1, until=seq)
+    claim = log.store.claim(SESSION, OWNER, now=NOW, lease_us=1)
+    other = Overwrite(seq, row.hash, erased_data(row.data, {"message": {"content": ["forged"], "role": "user"}}))
+    log.store.append([Append(SESSION, claim.token, *log.head, (), erased=(other,))])
+    found = checked(log)
+    assert (found.problems, found.verdict) == ((), "unproven")
+    assert "no event of the log accounts for it" in report(found)
+
+
+@pytest.mark.parametrize("place", range(0, 90, 7))
+def test_another_digest_in_the_place_of_the_erased_one_breaks_the_chain(log: LogReader, place: int) -> None:
+    seq = seqs_of(log, "input.accepted")[0]
+    erased(log, seq)
+    (row,) = log.rows(after=seq - 1, until=seq)
+    data = bytearray(row.data)
+    data[place] ^= 1
+    claim = log.store.claim(SESSION, OWNER, now=NOW, lease_us=1)
+    log.store.append([Append(SESSION, claim.token, *log.head, (), erased=(Overwrite(seq, row.hash, bytes(data)),))])
+    assert checked(log).verdict != "ok"
+
+
+# ---------------------------------------------------------------------------------------------------- contents
+
+
+def test_a_content_is_erased_wherever_it_lies(log: LogReader) -> None:
+    """Inside of events of all sessions, and beside the log."""
+    anyio.run(lambda: talk(log.store, "Hello.", session="other"))
+    inline = {decode(row.data)["digest"] for row in log.rows(types=("content.added",)) if SECRET.encode() in row.data}
+    (instructions,) = inline
+    done = erased(log, contents=(instructions,))
+    assert done.sessions == ("s", "other")
+    for session in done.sessions:
+        reader = LogReader(log.store, Codec(), session)
+        found = checked(reader)
+        assert (found.problems, found.verdict) == ((), "ok")
+        assert {request.state for request in found.requests} == {"erased"}
+        assert not any(SECRET.encode() in row.data for row in reader.rows(types=("content.added",)))
+
+
+def test_a_content_that_is_not_there_is_refused(log: LogReader) -> None:
+    with pytest.raises(UsageError, match="is not in memory:"):
+        erased(log, contents=("1:" + "0" * 64,))
+
+
+# ------------------------------------------------------------------------------------------------ forks, copies
+
+
+def test_forks_that_share_the_event_account_for_it_too(log: LogReader) -> None:
+    async def fork() -> None:
+        async with Runtime.open(log.store, model=ScriptedAdapter(), settings=ALONE) as runtime:
+            await runtime.fork("s", "with", seq=log.head[0])
+            await runtime.fork("s", "without", seq=1)
+
+    anyio.run(fork)
+    done = erased(log, seqs_of(log, "input.accepted")[0])
+    assert done.sessions == ("s", "with")
+    for session in ("s", "with", "without"):
+        assert checked(LogReader(log.store, Codec(), SessionId(session))).verdict == "ok"
+
+
+def test_an_export_of_an_erased_log_verifies_and_comes_back(log: LogReader, tmp_path: Path) -> None:
+    for seq in [row.seq for row in log.rows() if private(row)]:
+        erased(log, seq)
+    path = tmp_path / "s.jsonl"
+    with path.open("wb") as file:
+        export(log, file.write)
+    assert SECRET.encode() not in path.read_bytes()
+    reader = ExportReader(path, Codec())
+    reader.check()
+    assert verify(reader).verdict == "ok"
+    reader.close()
+    store = MemoryStore()
+    import_(path, store, codec=Codec(), owner=OWNER, now=NOW)
+    assert checked(LogReader(store, Codec(), SESSION)) == checked(log)
+
+
+def test_the_file_of_a_store_holds_nothing_of_it_any_more(tmp_path: Path) -> None:
+    path = tmp_path / "spine.db"
+    store = SqliteStore(path, "relaxed")
+    anyio.run(talk, store, SECRET, LONG)
+    store = SqliteStore(path)
+    log = LogReader(store, Codec(), SESSION)
+    assert SECRET.encode() in path.read_bytes()
+    erase(log, [row.seq for row in log.rows() if private(row)], reason="asked for", owner=OWNER, now=NOW)
+    assert checked(log).verdict == "ok"
+    assert not any(SECRET.encode() in file.read_bytes() for file in tmp_path.iterdir())
+    store.close()
+
+
+# ---------------------------------------------------------------------------------------------------- refusals
+
+
+def test_a_session_that_others_own_is_left_alone(log: LogReader) -> None:
+    log.store.claim(SESSION, attrs.evolve(OWNER, id="another"), now=NOW, lease_us=10**9)
+    with pytest.raises(SessionOwned):
+        erased(log, seqs_of(log, "input.accepted")[0])
+    assert SECRET.encode() in every_byte(log)
+
+
+def test_while_a_turn_is_open_nothing_is_erased() -> None:
+    async def begin(store: MemoryStore) -> None:
+        asks = attrs.evolve(agent().own_tools[0], approval="ask")
+        async with Runtime.open(store, model=ScriptedAdapter(call("look")), settings=ALONE) as runtime:
+            session = await runtime.session("s", Agent("scripted:demo", tools=(asks,)))
+            await session.run("Go.")
+
+    store = MemoryStore()
+    anyio.run(begin, store)
+    with pytest.raises(SessionBusy, match='turn t1 of session "s" is open'):
+        erased(LogReader(store, Codec(), SESSION), 2)
+
+
+def test_a_reason_is_wanted_and_the_event_must_be_there(log: LogReader) -> None:
+    with pytest.raises(UsageError, match="wants a reason"):
+        erased(log, 2, reason=" ")
+    with pytest.raises(UsageError, match="s has no event 999"):
+        erased(log, 999)
+
+
+def test_erasing_again_changes_nothing_that_is_erased(log: LogReader) -> None:
+    seq = seqs_of(log, "input.accepted")[0]
+    erased(log, seq)
+    (before,) = log.rows(after=seq - 1, until=seq)
+    erased(log, seq)
+    assert [before] == list(log.rows(after=seq - 1, until=seq))
+    assert checked(log).verdict == "ok"
