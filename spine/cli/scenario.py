@@ -1,4 +1,4 @@
-"""`scenario run` (floor 15): scenario files, played without a key; exit status 1 when one does not hold."""
+"""`scenario` (floor 15): files that are played without a key; exit status 1 when one does not hold."""
 
 import pathlib
 from collections.abc import Iterable
@@ -9,6 +9,7 @@ import click
 from spine.cli.agents import make_importable
 from spine.cli.ending import FAILS, HOLDS
 from spine.cli.options import options
+from spine.cli.scenario_recording import from_session, record
 from spine.cli.screen import note, out, out_json
 from spine.config import load_settings
 from spine.errors import UsageError
@@ -20,7 +21,11 @@ __all__ = ["COMMANDS"]
 @click.group()
 @options()
 def scenario() -> None:
-    """Run scenario files."""
+    """Run scenario files, and write sessions down as such."""
+
+
+scenario.add_command(from_session)
+scenario.add_command(record)
 
 
 @scenario.command()

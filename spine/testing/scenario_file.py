@@ -190,6 +190,7 @@ _TOOL: Final = Shape(
             ),
             "Each parameter's JSON type, or its JSON Schema; all are required.",
         ),
+        "schema": Field(_OBJECT, "The JSON Schema of all arguments, instead of parameters."),
         "effect": Field(
             Choice(("read_only", "idempotent", "irreversible")),
             "What running a call twice does; irreversible if not said.",
@@ -208,8 +209,8 @@ def _tools(definitions: Mapping[str, Mapping[str, Any]]) -> tuple[ToolSpec, ...]
         ToolSpec(
             name=name,
             description=values.get("description", ""),
-            parameters=_parameters(values.get("parameters", {})),
-            options=_options(values, "description", "parameters"),
+            parameters=freeze_object(values.get("schema") or _parameters(values.get("parameters", {}))),
+            options=_options(values, "description", "parameters", "schema"),
         )
         for name, values in definitions.items()
     )

@@ -40,6 +40,7 @@ __all__ = [
     "stop",
     "think",
     "usage",
+    "words",
 ]
 
 _WORD: Final = re.compile(r"\s*\S+|\s+\Z")
@@ -146,7 +147,7 @@ def say(
     """Answer with text, which arrives word by word, or in the pieces of `chunks`. One of the two may be left out."""
     if text is None and chunks is None:
         raise UsageError("say() was given neither a text nor chunks")
-    pieces = _words(text or "") if chunks is None else tuple(chunks)
+    pieces = words(text or "") if chunks is None else tuple(chunks)
     if text is not None and "".join(pieces) != text:
         raise UsageError(f"the chunks of a script give {''.join(pieces)!r:.80}, its text says {text!r:.80}")
     return Entry(parts=(Say(pieces),), usage=_usage(usage), stop_reason=_checked(stop))
@@ -154,12 +155,12 @@ def say(
 
 def think(text: str) -> Entry:
     """Reason visibly."""
-    return Entry(parts=(Think(_words(text)),))
+    return Entry(parts=(Think(words(text)),))
 
 
 def refuse(text: str) -> Entry:
     """Decline, in these words; the stop reason is `refusal`."""
-    return Entry(parts=(Refuse(_words(text)),))
+    return Entry(parts=(Refuse(words(text)),))
 
 
 def call(name: str, /, **arguments: Any) -> Entry:
@@ -237,7 +238,8 @@ def _texts(value: str | Sequence[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _words(text: str) -> tuple[str, ...]:
+def words(text: str) -> tuple[str, ...]:
+    """The pieces in which a scripted text arrives unless it says others."""
     return tuple(_WORD.findall(text))
 
 

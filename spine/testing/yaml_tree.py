@@ -15,7 +15,7 @@ from spine.errors import ScenarioInvalid, ValueRefused
 from spine.late import load as load_late
 from spine.values import load
 
-__all__ = ["Node", "Source", "parse"]
+__all__ = ["Node", "Source", "dump", "parse"]
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_DEPTH: Final = 50
@@ -73,6 +73,21 @@ def parse(text: str | bytes, source: Source) -> Node:
         raise source.error(_at(exc.problem_mark or exc.context_mark), _problem(exc)) from exc
     except yaml.YAMLError as exc:
         raise ScenarioInvalid(f"{source.name}: {' '.join(str(exc).split())}") from exc
+
+
+def dump(value: Any) -> str:
+    """Plain JSON as YAML that `parse` reads back as the same: keys in their order, long texts as blocks."""
+    yaml = load_late("yaml")
+    dumper: Any = type("Dumper", (yaml.SafeDumper,), {"ignore_aliases": lambda self, data: True})
+    dumper.add_representer(str, _text)
+    text: str = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True, width=112, default_flow_style=None)
+    return text
+
+
+def _text(dumper: Any, text: str) -> Any:
+    """A text that reads as one: what would be a number or a word of JSON is quoted, lines are kept as lines."""
+    style = "|" if "\n" in text else '"' if text in _WORDS or _NUMBER.fullmatch(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 def _problem(error: Any) -> str:

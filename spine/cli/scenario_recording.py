@@ -1,0 +1,116 @@
+"""`scenario from` and `scenario record` (floor 15): a stored session, or a live run, as a scenario file.
+
+What is written is read back and, where it goes to a file, played once before the command calls it done.
+"""
+
+import pathlib
+from typing import Final
+
+import anyio
+import click
+
+from spine.cli.ending import FAILS, HOLDS
+from spine.cli.options import options, session_argument
+from spine.cli.reading import reading_session
+from spine.cli.screen import note, out
+from spine.cli.talking import open_session, settings_of
+from spine.cli.turns import end_turn, interruptible, new_session_id, shown
+from spine.config import Settings, find_key, load_settings
+from spine.errors import KeyMissing, UsageError
+from spine.llm.providers import CATALOGUE
+from spine.runtime import Runtime
+from spine.testing.scenario_file import SUFFIX, read_scenario
+from spine.testing.scenario_run import run_scenario
+from spine.testing.scenario_writing import WrittenScenario, scenario_of
+from spine.testing.yaml_tree import dump
+from spine.values import Secret
+
+__all__ = ["from_session", "record"]
+
+_SCHEMA: Final = "# yaml-language-server: $schema=scenario.schema.json\n"
+_PLUGIN: Final = click.option("--plugin", "plugins", multiple=True, metavar="MODULE", help="A plugin that had a part.")
+
+
+@click.command("from")
+@session_argument
+@click.option("-o", "--output", type=click.Path(path_type=pathlib.Path), help="The file; by default stdout.")
+@_PLUGIN
+@options("agent", "store")
+def from_session(
+    session: str | None, output: pathlib.Path | None, plugins: tuple[str, ...], agent: str | None, store: str | None
+) -> int:
+    """Write a stored session, or an export, as a scenario; keys are masked."""
+    with reading_session(store, session) as reader:
+        written = scenario_of(reader, agent=agent, plugins=plugins, secrets=_secrets(load_settings()))
+    return _write(written, output)
+
+
+@click.command()
+@click.argument("output", type=click.Path(path_type=pathlib.Path))
+@click.argument("inputs", nargs=-1, required=True)
+@_PLUGIN
+@options("agent", "model", "store")
+def record(
+    output: pathlib.Path,
+    inputs: tuple[str, ...],
+    plugins: tuple[str, ...],
+    agent: str | None,
+    model: str | None,
+    store: str | None,
+) -> int:
+    """Run one turn for each of INPUTS with the real model, and write the session as the scenario OUTPUT."""
+    _check_new(output)
+    settings = settings_of(store, model, agent)
+
+    async def talk() -> WrittenScenario:
+        async with Runtime.open(settings=settings) as runtime:
+            session = await open_session(runtime, new_session_id())
+            for text in inputs:
+                with shown(session) as screen:
+                    turn = await interruptible(session, lambda text=text: session.run(text, check=False))  # type: ignore[misc]
+                    end_turn(session, turn, screen, as_json=False)
+            return scenario_of(session.log, agent=settings.agent, plugins=plugins, secrets=_secrets(settings))
+
+    return _write(anyio.run(talk), output)
+
+
+def _check_new(output: pathlib.Path) -> None:
+    if not output.name.endswith(SUFFIX):
+        raise UsageError(f"{output}: scenarios are called NAME{SUFFIX}")
+    if output.exists():
+        raise UsageError(f"{output} is there already; nothing was changed", hint="another name")
+
+
+def _write(written: WrittenScenario, output: pathlib.Path | None) -> int:
+    for text in written.notes:
+        note(f"note: {text}")
+    if output is None:
+        out(_text(written))
+        return HOLDS
+    _check_new(output)
+    content = {**written.content, "expect": {**written.content["expect"], "transcript": "snapshot"}}
+    output.write_text(_text(WrittenScenario(content, ())) + "\n", "utf-8")
+    result = run_scenario(output, update=True)
+    out(str(result))
+    return HOLDS if result.is_ok else FAILS
+
+
+def _text(written: WrittenScenario) -> str:
+    """The file's text, which the reader has accepted."""
+    text = _SCHEMA + dump(written.content).rstrip("\n")
+    read_scenario(pathlib.Path(f"written{SUFFIX}"), text.encode())
+    return text
+
+
+def _secrets(settings: Settings) -> list[Secret]:
+    """Every key that lies in the environment or a file; no program is run for one that nobody asked for."""
+    found: list[Secret] = []
+    for provider in settings.extend(CATALOGUE).providers.values():
+        if "command" in settings.keys.get(provider.id, {}):
+            continue
+        try:
+            key = find_key(settings, provider)
+        except KeyMissing:
+            continue
+        found += [] if key is None else [key]
+    return found
