@@ -21,7 +21,7 @@ from spine.messages import (
     RefusalBlock,
     TextBlock,
 )
-from spine.wire import artifact_note, clean_text, note, to_json
+from spine.wire import artifact_note, attachment_url, clean_text, note, to_json
 
 Part = dict[str, Any]
 IMAGE_TYPES = frozenset(("image/gif", "image/jpeg", "image/png", "image/webp"))
@@ -49,7 +49,7 @@ def text_part(text: str) -> Part | None:
 
 
 def _image(block: ImageBlock, traits: Traits, losses: list[str]) -> Part | None:
-    source = _source(block)
+    source = _source(block, traits)
     if source is None or not traits.vision or (block.url is None and block.media_type not in IMAGE_TYPES):
         return text_part(note(block, "an image", losses))
     if block.detail is not None:
@@ -57,16 +57,16 @@ def _image(block: ImageBlock, traits: Traits, losses: list[str]) -> Part | None:
     return {"type": "image", "source": source}
 
 
-def _source(block: ImageBlock | DocumentBlock) -> Part | None:
+def _source(block: ImageBlock | DocumentBlock, traits: Traits) -> Part | None:
     if block.url is not None:
-        return {"type": "url", "url": block.url}
+        return {"type": "url", "url": attachment_url(block.url, traits)}
     if block.data is not None:
         return {"type": "base64", "media_type": block.media_type, "data": block.data}
     return None
 
 
 def _document(block: DocumentBlock, traits: Traits, losses: list[str]) -> Part | None:
-    source = _source(block) if block.media_type == "application/pdf" else _plain_text(block)
+    source = _source(block, traits) if block.media_type == "application/pdf" else _plain_text(block)
     if source is None or not traits.documents:
         return text_part(note(block, "a document", losses))
     title = {"title": clean_text(block.name)} if block.name else {}

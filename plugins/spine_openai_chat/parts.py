@@ -43,7 +43,7 @@ def _part(block: ContentBlock, traits: Traits, losses: list[str], *, in_result: 
 
 
 def _image(block: ImageBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
-    url = data_url(block)
+    url = data_url(block, traits)
     if url is None or not traits.vision or (in_result and not traits.tool_images):
         return note(block, "an image in a tool result" if in_result and traits.vision and url else "an image", losses)
     return {"type": "image_url", "image_url": {"url": url, **({"detail": block.detail} if block.detail else {})}}

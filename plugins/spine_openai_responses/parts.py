@@ -19,7 +19,17 @@ from spine.messages import (
     RefusalBlock,
     TextBlock,
 )
-from spine.wire import artifact_note, clean_text, data_url, file_members, note, sound_part, text_or_parts, to_json
+from spine.wire import (
+    artifact_note,
+    attachment_url,
+    clean_text,
+    data_url,
+    file_members,
+    note,
+    sound_part,
+    text_or_parts,
+    to_json,
+)
 
 Part = dict[str, Any]
 Encoded = str | Part | None
@@ -46,7 +56,7 @@ def _part(block: ContentBlock, traits: Traits, losses: list[str], able: bool) ->
 
 
 def _image(block: ImageBlock, traits: Traits, losses: list[str], able: bool) -> Encoded:
-    url = data_url(block)
+    url = data_url(block, traits)
     if url is None or not traits.vision or not able:
         return note(block, "an image", losses)
     return {"type": "input_image", "image_url": url, "detail": block.detail or "auto"}
@@ -65,7 +75,7 @@ def _document(block: DocumentBlock, traits: Traits, losses: list[str], able: boo
     if not traits.documents or not able or (block.data is None and block.url is None):
         return note(block, "a document", losses)
     if block.data is None:
-        return {"type": "input_file", "file_url": block.url}
+        return {"type": "input_file", "file_url": attachment_url(block.url or "", traits)}
     return {"type": "input_file", **file_members(block)}
 
 

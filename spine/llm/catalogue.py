@@ -38,6 +38,8 @@ class Traits:
     documents: bool = True
     tool_images: bool = False
     """Whether a tool's result may hold images (Responses: and files); elsewhere a note stands for them."""
+    private_urls: bool = False
+    """Whether it may be given attachments at private addresses: for servers on this machine or network."""
     strict_schemas: bool = False
     structured_output: bool = True
     sampling: bool = True

@@ -230,10 +230,10 @@ _HOSTED = (
     ),
 )
 _LOCAL = (
-    _chat("llamacpp", "http://127.0.0.1:8080/v1", None),
-    _chat("lmstudio", "http://127.0.0.1:1234/v1", None),
-    _chat("ollama", "http://127.0.0.1:11434/v1", None, terminal="done"),
-    _chat("vllm", "http://127.0.0.1:8000/v1", None),
+    _chat("llamacpp", "http://127.0.0.1:8080/v1", None, private_urls=True),
+    _chat("lmstudio", "http://127.0.0.1:1234/v1", None, private_urls=True),
+    _chat("ollama", "http://127.0.0.1:11434/v1", None, terminal="done", private_urls=True),
+    _chat("vllm", "http://127.0.0.1:8000/v1", None, private_urls=True),
 )
 
 CATALOGUE = Catalogue(

@@ -6,6 +6,7 @@ grammar, the meaning of error answers, delays, limits.
 """
 
 from spine.wire.adapter import HttpAdapter
+from spine.wire.addresses import attachment_url
 from spine.wire.bodies import clean_text, freeze_object, from_json, join_body, to_json
 from spine.wire.captured import decode_captured
 from spine.wire.counts import Places, read_counts
@@ -59,6 +60,7 @@ __all__ = [
     "WrittenMessage",
     "WrittenResult",
     "artifact_note",
+    "attachment_url",
     "call_ids",
     "clean_text",
     "closed_schema",

@@ -7,6 +7,7 @@ pieces, because a scope per piece costs as much as httpx itself.
 """
 
 import contextlib
+import ipaddress
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ import httpx
 
 from spine.llm.errors import Category, ProviderError, provider_error
 from spine.values import Secret
+from spine.wire.addresses import is_forbidden
 from spine.wire.limits import Deadlines, WireLimits
 
 __all__ = ["Answer", "HttpClient"]
@@ -60,6 +62,17 @@ def _translate(exc: Exception, *, in_body: bool = False) -> ProviderError:
 def _is_http(exc: Exception) -> bool:
     """Whether an error is one of an HTTP exchange; any other is a fault of somebody's code and goes on."""
     return any(kind.__name__ in _ROOTS for kind in type(exc).__mro__)
+
+
+async def _check_peer(event: str, info: Mapping[str, Any]) -> None:
+    """Refuse what a name led to, before a byte is sent: it may lead elsewhere than when anybody looked."""
+    if event != "connection.connect_tcp.complete":
+        return
+    stream = info["return_value"]
+    peer = stream.get_extra_info("server_addr")
+    if peer and is_forbidden(ipaddress.ip_address(peer[0].partition("%")[0])):
+        await stream.aclose()
+        raise provider_error("connection", "the address leads to a link-local or metadata server", retryable=False)
 
 
 class _Content(httpx.AsyncByteStream):
@@ -268,6 +281,7 @@ class HttpClient:
             raise provider_error("invalid_request", "the request could not be written as HTTP") from exc
         if self._given is None:
             request.stream = _Content(content)
+            request.extensions["trace"] = _check_peer
         return request
 
     async def _send(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:

@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
+from spine.llm.catalogue import Traits
 from spine.messages import AudioBlock, DocumentBlock, ImageBlock
+from spine.wire.addresses import attachment_url
 from spine.wire.bodies import clean_text
 
 __all__ = ["data_url", "file_members", "sound_part", "text_or_parts"]
 
+_CAREFUL = Traits()
 _FORMATS = {"mpeg": "mp3"}
 
 
@@ -22,9 +25,14 @@ def text_or_parts(parts: Iterable[str | dict[str, Any] | None], text_type: str) 
     return [{"type": text_type, "text": clean_text(part)} if isinstance(part, str) else part for part in found]
 
 
-def data_url(block: ImageBlock) -> str | None:
-    """Where an image is, or the image itself as a data URL; None when it lies beside the log."""
-    return block.url or (f"data:{block.media_type};base64,{block.data}" if block.data is not None else None)
+def data_url(block: ImageBlock, traits: Traits = _CAREFUL) -> str | None:
+    """Where an image is, or the image itself as a data URL; None when it lies beside the log.
+
+    Raises `invalid_request` for an address that is not passed on (`spine.wire.attachment_url`).
+    """
+    if block.url:
+        return attachment_url(block.url, traits)
+    return f"data:{block.media_type};base64,{block.data}" if block.data is not None else None
 
 
 def sound_part(block: AudioBlock) -> dict[str, Any]:

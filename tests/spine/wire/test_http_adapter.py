@@ -25,6 +25,7 @@ from spine.llm.protocols import ProviderSettings
 from spine.llm.request import ModelRequest, Route
 from spine.llm.response import ModelResponse
 from spine.messages import Message, Origin, TextBlock, ThinkingBlock, user_message
+from spine.testing.chaos import resolving
 from spine.tools import ToolDefinition
 from spine.values import Secret
 from spine.wire import Deadlines, HttpAdapter, WireLimits
@@ -403,6 +404,18 @@ async def test_a_port_where_nobody_listens_is_a_connection_error() -> None:
         url = server.url
     async with adapting(base_url=url) as adapter:
         assert (await collect(adapter))[1].category == "connection"
+
+
+async def test_a_name_that_leads_where_nothing_is_sent_is_left_before_a_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spine.wire.http.is_forbidden", lambda address: str(address) == "127.0.0.1")
+    async with serving(HEAD + piece(ANSWER) + END) as server:
+        with resolving("models.localhost", "127.0.0.1"):
+            async with adapting(base_url=server.url.replace("127.0.0.1", "models.localhost")) as adapter:
+                error = (await collect(adapter))[1]
+        assert (error.category, error.retryable) == ("connection", False)
+        with anyio.fail_after(1):
+            await server.gone.wait()
+        assert server.requests == []
 
 
 async def silent(stream: SocketStream) -> None:
