@@ -85,6 +85,8 @@ async def settle_calls(run: Run, turn: TurnState) -> None:
     for group in _groups(run, _unanswered(turn)):
         prepared = [await _prepare(run, turn, call) for call in group]
         await _run_group(run, turn, step, prepared)
+        if turn.cancel is not None:  # it may have come when all of the group were done, and so have stopped none
+            await stop_if_cancelled(turn)
         asked = [item.id for item in prepared if type(item) is _Waits]
         if asked:
             await _suspend(run, turn, asked)

@@ -14,6 +14,7 @@ import pytest
 from anyio.lowlevel import checkpoint, current_token
 from stage import Adapter, agent_of, judge, plugin, staged, tool_of
 
+from spine.commits import at_next_tick
 from spine.llm.errors import ProviderError
 from spine.llm.retry import RetryPolicy
 from spine.stores.memory import MemoryStore
@@ -312,3 +313,30 @@ async def test_a_cancel_during_any_commit_waits_for_the_store_and_then_goes_on(
         assert await sweep(run) >= 8
     finally:
         del WAYS["session in background"]
+
+
+def later(ticks: int, act: Callable[[], object]) -> None:
+    """Act after so many ticks of the event loop."""
+    at_next_tick()(partial(later, ticks - 1, act) if ticks else act)
+
+
+@pytest.mark.parametrize("ticks", range(3))
+async def test_a_cancel_that_comes_when_all_calls_of_a_group_are_done_stops_what_would_follow(ticks: int) -> None:
+    async def ready(arguments: Any, context: Any) -> str:
+        return "done"
+
+    tools = [tool_of("ask", ready, parallel=True, approval="ask"), tool_of("a", ready, parallel=True)]
+    async with staged(say("Go.") + call("ask") + call("a") + call("a"), say("Not asked.")) as runtime:
+        session = await runtime.session("s", agent_of(*tools))
+        done: list[Any] = []
+
+        def cancel_when_all_are_done(event: Any) -> None:
+            done.extend([event] if event.type == "tool.completed" else [])
+            if len(done) == 2 and event is done[-1]:
+                later(ticks, partial(session._ask_to_stop, "cancelled"))
+
+        session.log.observe(cancel_when_all_are_done)
+        turn = await session.run("Go.")
+    is_late = turn.status == "suspended"
+    kinds = [event.type for event in judge(session.log, open_turn=is_late)]
+    assert is_late or kinds[-3:] == ["cancel.requested", "tool.completed", "turn.cancelled"]
