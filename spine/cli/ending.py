@@ -18,6 +18,7 @@ __all__ = [
     "HOLDS",
     "INTERRUPTED",
     "NO_VERDICT",
+    "OF_VERDICT",
     "READER_GONE",
     "WRONG_USE",
     "ReaderGone",
@@ -37,6 +38,9 @@ NO_VERDICT: Final = 3
 INTERRUPTED: Final = 130
 READER_GONE: Final = 141
 """Whoever read stdout left: nothing is wrong with what was read. The status that shells give to the signal."""
+
+OF_VERDICT: Final = {"ok": HOLDS, "broken": FAILS, "unproven": NO_VERDICT}
+"""By the verdict of a verification."""
 
 _BY_CLASS: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (UsageError, WRONG_USE),

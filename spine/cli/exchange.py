@@ -1,14 +1,12 @@
 """`export` and `import` (floor 15): a session as a file of its own, and back, byte for byte."""
 
 import contextlib
-import os
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import IO, Final
 
 import click
+from spine.cli.files import output_file
 
 from spine.cli.options import options, session_argument
 from spine.cli.reading import LateCodec, reading_session
@@ -30,44 +28,10 @@ __all__ = ["COMMANDS"]
 @options("store")
 def export_command(session: str | None, output: str | None, store: str | None) -> None:
     """Write a session as JSON lines, contents included."""
-    with reading_session(store, session) as reader, _output(output) as file:
+    with reading_session(store, session) as reader, output_file(output) as file:
         done = export(reader, file.write)
     size = f"{counted(done.seq, 'event')}, {counted(done.bytes, 'byte')}"
     note(f"{done.session}: {size} to {output or 'stdout'}, head {done.seq}:{done.hash.hex()[:12]}")
-
-
-@contextlib.contextmanager
-def _output(path: str | None) -> Iterator[IO[bytes]]:
-    """Stdout; or a file that appears under its name only when it is whole, where a link points to."""
-    if path is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    # A device or a pipe is written to; putting a file in its place would take it away from everybody else.
-    if os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "wb") as file:
-            yield file
-        return
-    target = os.path.realpath(path)
-    with _beside(target, path) as temporary:
-        try:
-            yield temporary
-            temporary.flush()
-            os.fsync(temporary.fileno())
-            os.replace(temporary.name, target)
-        except BaseException:
-            os.unlink(temporary.name)
-            raise
-
-
-def _beside(target: str, path: str) -> IO[bytes]:
-    try:
-        return tempfile.NamedTemporaryFile(dir=os.path.dirname(target), prefix=".export-", delete=False)
-    except OSError as exc:
-        folder = os.path.dirname(path) or "."
-        raise UsageError(
-            f"{path} cannot be written: nothing can be made in the folder {folder}: {exc.strerror}", hint="-o FILE"
-        ) from exc
 
 
 @click.command("import")

@@ -53,7 +53,13 @@ _CLASSES: dict[Mark, str] = {
 
 def to_html(transcript: Told, *, zone: tzinfo = UTC, source: str | None = None) -> str:
     """A whole page, nothing cut; readable in light and dark and on paper. Times are in `zone`."""
-    digest = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    return html_page(transcript.session or "transcript", html_main(transcript, zone, source))
+
+
+def html_page(title: str, body: str, style: str = "") -> str:
+    """A page with the transcript's style and `style`, whose policy forbids everything else. `body` is HTML."""
+    style = _STYLE + style
+    digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -61,17 +67,17 @@ def to_html(transcript: Told, *, zone: tzinfo = UTC, source: str | None = None) 
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
         '<meta name="format-detection" content="telephone=no, email=no, address=no, date=no">\n'
-        f"<title>{_text(transcript.session or 'transcript')}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f"{_main(transcript, zone, source)}</body>\n</html>\n"
+        f"<title>{html_text(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
     )
 
 
 def to_html_fragment(transcript: Told, *, zone: tzinfo = UTC) -> str:
     """The same as an element with its own style, for a notebook's cell."""
-    return f"<style>{_STYLE}</style>\n{_main(transcript, zone, None)}"
+    return f"<style>{_STYLE}</style>\n{html_main(transcript, zone, None)}"
 
 
-def _main(transcript: Told, zone: tzinfo, source: str | None) -> str:
+def html_main(transcript: Told, zone: tzinfo = UTC, source: str | None = None) -> str:
+    """The transcript as an element, without its style."""
     # The classes keep notebooks from setting dollar signs as mathematics.
     blocks = "".join(piece for block in to_blocks(transcript, source=source) for piece in _block(block, zone))
     return f'<main class="spine-transcript tex2jax_ignore mathjax_ignore">\n{blocks}</main>\n'
@@ -79,13 +85,13 @@ def _main(transcript: Told, zone: tzinfo, source: str | None) -> str:
 
 def _block(block: Block, zone: tzinfo) -> Iterator[str]:
     if block.kind == "header":
-        yield f"<h1>{_text(block.heading or '')}</h1>\n"
+        yield f"<h1>{html_text(block.heading or '')}</h1>\n"
         return
     yield f'<section class="{block.kind}">\n'
     if block.heading is not None:
         tag = "p" if block.kind == "turn" else "h2"
         time = "" if block.at is None else f" <time>{clock(block.at, zone)}</time>"
-        yield f"<{tag}>{_text(block.heading)}{time}</{tag}>\n"
+        yield f"<{tag}>{html_text(block.heading)}{time}</{tag}>\n"
     for line in block.lines:
         yield from _line(line)
     yield "</section>\n"
@@ -93,14 +99,15 @@ def _block(block: Block, zone: tzinfo) -> Iterator[str]:
 
 def _line(line: Line) -> Iterator[str]:
     if line.label is not None:
-        yield f'<p class="label">{_text(line.label)}</p>\n'
+        yield f'<p class="label">{html_text(line.label)}</p>\n'
     name = _CLASSES[line.mark] + (" aside" if line.label == "thinking" else "")
     tag = "pre" if line.mark in ("", "<", "+") else "p"
-    mark = f"<b>{_text(line.mark)}</b> " if line.mark not in ("", "[") else ""
+    mark = f"<b>{html_text(line.mark)}</b> " if line.mark not in ("", "[") else ""
     # A parser drops a newline right after <pre>: the mark or the empty element keeps it.
     start = "<span></span>" if tag == "pre" and not mark else ""
-    yield f'<{tag} class="{name}">{start}{mark}{_text(line.text)}</{tag}>\n'
+    yield f'<{tag} class="{name}">{start}{mark}{html_text(line.text)}</{tag}>\n'
 
 
-def _text(text: str) -> str:
+def html_text(text: str) -> str:
+    """Foreign text as a text node: nothing in it acts or hides."""
     return escape(visible(text), quote=True)

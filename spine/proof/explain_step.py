@@ -18,7 +18,7 @@ from spine.proof.request_view import RequestView, find_request, frame_origins, f
 from spine.stored import StoredLog
 from spine.values import Digest, short
 
-__all__ = ["HookFact", "Origin", "PartFact", "StepFacts", "step_facts", "step_json", "step_text"]
+__all__ = ["HookFact", "Origin", "PartFact", "StepFacts", "facts_of", "step_facts", "step_json", "step_text"]
 
 
 @attrs.frozen(kw_only=True)
@@ -82,7 +82,11 @@ def step_facts(reader: StoredLog, step: str | None = None, until: int | None = N
 
     Raises `UsageError` naming the steps there are.
     """
-    view, _ = find_request(reader, step, until)
+    return facts_of(reader, find_request(reader, step, until)[0])
+
+
+def facts_of(reader: StoredLog, view: RequestView) -> StepFacts:
+    """The facts of the step of a request."""
     facts = [fact for fact in reader.read(types=_READ) if fact.seq < view.seq or fact.type in _OF_TOOLS]
     origins = frame_origins(reader, view)
     owners = [f.data for f in facts if isinstance(f.data, SessionCreated | SessionResumed)]

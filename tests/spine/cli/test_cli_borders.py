@@ -73,7 +73,7 @@ def test_an_export_into_no_folder_names_what_was_asked_for(spine, demo: Path) ->
     done = spine("export", "-o", "nowhere/x.jsonl")
     assert done.exit_code == 2
     assert done.stderr.startswith("nowhere/x.jsonl cannot be written: nothing can be made in the folder nowhere: ")
-    assert ".export-" not in done.stderr
+    assert ".spine-" not in done.stderr
 
 
 # ------------------------------------------------------------------------------------------------- edits of a store

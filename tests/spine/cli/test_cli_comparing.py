@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import sqlite3
 from pathlib import Path
 
 import anyio
@@ -138,3 +139,34 @@ def test_a_share_that_is_none_is_refused(spine, demo: Path) -> None:
         2,
         '--min is "most"; it must be a whole share from 0% to 100%  [usage]\n',
     )
+
+
+# ---------------------------------------------------------------------------------------------------------- report
+
+
+def test_a_report_is_a_file_that_is_whole(spine, demo: Path) -> None:
+    done = spine("report", "-o", "r.html")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr.startswith("refund-1017: ok, ")
+    page = (demo / "r.html").read_text()
+    assert page == spine("report").stdout
+    assert page.startswith("<!DOCTYPE html>")
+    assert "sqlite:spine.db" in page
+
+
+def test_a_report_of_a_log_that_does_not_hold_says_so_and_ends_with_one(spine, demo: Path) -> None:
+    connection = sqlite3.connect(demo / "spine.db")
+    key = connection.execute("SELECT max(key) FROM events").fetchone()[0]
+    connection.execute("UPDATE events SET at = at + 1 WHERE key = ?", (key,))
+    connection.commit()
+    connection.close()
+    done = spine("report", "-o", "r.html")
+    assert (done.exit_code, "refund-1017: broken, " in done.stderr) == (1, True)
+    assert "It does not hold." in (demo / "r.html").read_text()
+
+
+def test_a_report_that_cannot_be_written_leaves_no_file(spine, demo: Path) -> None:
+    before = sorted(demo.iterdir())
+    assert spine("report", "nothing", "-o", "r.html").exit_code == 2
+    assert spine("report", "-o", "nowhere/r.html").exit_code == 2
+    assert sorted(demo.iterdir()) == before
