@@ -4,7 +4,7 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from benchmarks import crowd, decoding, durable, parts, startup, steps, stored
+from benchmarks import crowd, decoding, durable, loopback, parts, startup, steps, stored
 from benchmarks.calibration import calibration, measure_blocks
 from benchmarks.figures import Figure, Missing
 from benchmarks.report import Row
@@ -24,6 +24,7 @@ IDEAS: Final[tuple[tuple[tuple[str, ...], Idea], ...]] = (
     (("T7",), durable.measure_bytes),
     (("T8",), stored.measure_history),
     (("T9",), stored.measure_projections),
+    (("T10", "T11", "T12"), loopback.measure_loopback),
     (("T13",), decoding.measure_chunks),
     (("T14",), decoding.measure_fragments),
     (("T15", "T16"), crowd.measure_crowd),

@@ -10,8 +10,8 @@ import contextlib
 import ipaddress
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping
+from typing import Any, cast
 
 import anyio
 import httpx
@@ -126,7 +126,8 @@ class Answer:
             self._inflate = zlib.decompressobj(47)  # either header
         elif coding != "identity":
             raise provider_error("protocol_error", "the response is compressed although that was not asked for")
-        return response.aiter_raw()
+        # Not `aiter_raw`, which puts two more layers around each piece and only counts and re-cuts it there.
+        return cast(AsyncIterable[bytes], response.stream).__aiter__()
 
     def progressed(self) -> None:
         """A model event came out of the last piece."""
