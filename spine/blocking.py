@@ -16,6 +16,7 @@ from spine import runtime as awaiting
 from spine.agent import Agent
 from spine.errors import UsageError
 from spine.events import RecordedEvent
+from spine.forking import Forked
 from spine.inputs import Input
 from spine.llm.request import Route
 from spine.log import LogReader, SessionLog, Synchronised
@@ -100,6 +101,10 @@ class Runtime(AbstractContextManager["Runtime"]):
     def open_session(self, id: str, agent: Agent, **options: Any) -> "Session":
         """As `spine.Runtime.open_session`."""
         return Session(self._call(self.awaiting.open_session, id, agent, **options), self._call)
+
+    def fork(self, id: str, child: str, *, seq: int | None = None) -> Forked:
+        """As `spine.Runtime.fork`."""
+        return self._call(self.awaiting.fork, id, child, seq=seq)  # type: ignore[no-any-return]
 
     def sessions(self) -> list[SessionInfo]:
         """As `spine.Runtime.sessions`."""
@@ -204,6 +209,10 @@ class Session:
     def close(self) -> None:
         """Give the session up; a running turn is cancelled first."""
         self._call(self._session.close)
+
+    def fork(self, id: str, *, seq: int | None = None) -> "Session":
+        """As `spine.session.Session.fork`."""
+        return Session(self._call(self._session.fork, id, seq=seq), self._call)
 
     def rename(self, title: str) -> None:
         """Give the session a title."""

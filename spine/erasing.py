@@ -19,7 +19,7 @@ from spine.codec import Codec
 from spine.errors import LogBroken, SessionBusy, UsageError
 from spine.llm.errors import Failure
 from spine.messages import Message, RefusalBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
-from spine.recorded import ERASED_TEXT, erased_content, erased_data
+from spine.recorded import ERASED_TEXT, erased_content, erased_data, is_erased
 from spine.store import Append, Overwrite, Owner, Row, Store, digests_in
 from spine.stored import StoredLog
 from spine.values import EMPTY_OBJECT, Digest, SessionId, decode, digest, freeze_object
@@ -149,14 +149,15 @@ def _left(source: StoredLog, row: Row) -> bytes:
     candidates: list[Mapping[str, Any]] = []
     try:
         data = codec.decode_row(source.session, row, b"", source.content).data
-        if isinstance(data, tuple(_LEFT)):
-            candidates.append(codec.to_json(_LEFT[type(data)](data)))
+        left = _LEFT[type(data)](data) if type(data) in _LEFT else data
+        if left != data or is_erased(row.data):
+            candidates.append(codec.to_json(left))
         elif row.origin is None and not isinstance(data, e.UnknownEvent):
             raise UsageError(f"event {row.seq} ({row.type}) holds nothing that could be erased")
     except LogBroken:  # a content is gone already, say
         pass
-    for left in (*candidates, {}):
-        erased = erased_data(row.data, left)
+    for fields in (*candidates, {}):
+        erased = erased_data(row.data, fields)
         if _fits(codec, row._replace(data=erased)):
             return erased
     return erased_data(row.data, {})

@@ -45,6 +45,7 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.cli.scenario": "spine.cli",
         "spine.cli.sessions": "spine.cli",
         "spine.cli.transcript": "spine.cli",
+        "spine.cli.upkeep": "spine.cli",
         "spine.cli.verify": "spine.cli",
         "spine.cli.installed": "spine.cli.reading",
         "spine.cli.exported": "spine.cli.reading",

@@ -35,7 +35,7 @@ ROWS: tuple[tuple[int, str], ...] = (
     (9, "capabilities exports hooks routes"),
     (9, "origins runners"),
     (9, "run"),
-    (9, "erasing revisions"),
+    (9, "erasing migrating revisions"),
     (10, "attempts calls opening plugins portability"),
     (11, "forking host inbox keys loop stream"),
     (11, "keeping"),

@@ -33,6 +33,7 @@ TABLE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "approvals": ("spine.cli.approvals", "List the calls that wait for a person."),
         "approve": ("spine.cli.approvals", "Allow a waiting call, and go on."),
         "deny": ("spine.cli.approvals", "Decline a waiting call, and go on."),
+        "fork": ("spine.cli.upkeep", "Make a session that goes on from an event of another."),
     },
     "Look": {
         "sessions": ("spine.cli.sessions", "List the sessions of the store."),
@@ -49,6 +50,12 @@ TABLE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "export": ("spine.cli.exchange", "Write a session to a file that verifies on its own."),
         "import": ("spine.cli.exchange", "Bring an exported session into the store."),
         "scenario": ("spine.cli.scenario", "Run scenario files."),
+    },
+    "Keep": {
+        "check": ("spine.cli.upkeep", "Check the storage, and every session in it."),
+        "erase": ("spine.cli.upkeep", "Erase private data; the log still verifies."),
+        "delete": ("spine.cli.upkeep", "Delete a session for good."),
+        "migrate": ("spine.cli.upkeep", "Write every session anew into another store, and prove it."),
     },
     "Set up": {
         "models": ("spine.cli.models", "List providers, models, keys and prices."),

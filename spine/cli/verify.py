@@ -1,15 +1,21 @@
 """`verify` (floor 15): exit status 0 when the log holds, 1 when it does not, 3 when something cannot be judged here."""
 
+import time
 from typing import Any, Final
 
 import click
 
 from spine.cli.ending import OF_VERDICT
+from spine.cli.files import output_file
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session
-from spine.cli.screen import out, out_json
+from spine.cli.screen import note, out, out_json
+from spine.exports import ExportReader, export
+from spine.owning import this_process
+from spine.proof.repair import in_words, repair_tail
 from spine.proof.verify import Verification, head_note, parse_head, report
 from spine.proof.verify import verify as check
+from spine.stored import StoredLog
 
 __all__ = ["COMMANDS"]
 
@@ -17,10 +23,14 @@ __all__ = ["COMMANDS"]
 @click.command()
 @session_argument
 @click.option("--head", metavar="SEQ:HASH", help="A head that was noted elsewhere.")
+@click.option("--repair-tail", "repair", is_flag=True, help="Cut off a damaged end first, if nothing whole follows it.")
 @options("store", "json")
-def verify(session: str | None, head: str | None, store: str | None, as_json: bool) -> int:
+def verify(session: str | None, head: str | None, repair: bool, store: str | None, as_json: bool) -> int:
     """Check chain, gaps, contents, requests and calls of a session, or of an export."""
     noted = None if head is None else parse_head(head)
+    if repair:
+        with reading_session(store, session) as reader:
+            _repair(reader)
     with reading_session(store, session) as reader:
         found = check(reader, noted)
     if as_json:
@@ -30,6 +40,19 @@ def verify(session: str | None, head: str | None, store: str | None, as_json: bo
         if found.verdict != "broken" and noted is None:
             out(head_note(found))
     return OF_VERDICT[found.verdict]
+
+
+def _repair(reader: StoredLog) -> None:
+    now = time.time_ns() // 1000
+    if not isinstance(reader, ExportReader):
+        note(in_words(reader.session, repair_tail(reader, owner=this_process(now, 0), now=now)))
+    elif reader.torn is None:
+        note(f"{reader.file.url}: its end is not torn")
+    else:  # what is left is written anew, with a first line that fits
+        reader.check()
+        with output_file(reader.file.url) as file:
+            done = export(reader, file.write)
+        note(f"{reader.file.url}: ends at seq {done.seq} now; cut off because {reader.torn}")
 
 
 def _fact(found: Verification) -> dict[str, Any]:
