@@ -8,7 +8,7 @@ from spine.codec import Codec
 from spine.errors import LogBroken
 from spine.events import ModelRequested, RecordedEvent, UnknownEvent
 from spine.llm.request import ModelRequest
-from spine.projectors.model_history import ModelHistory
+from spine.projectors.model_history import History, ModelHistory
 from spine.requests import apply, frame_of, request_digest, request_from_frame
 from spine.values import Digest, decode
 
@@ -41,6 +41,11 @@ class Rebuilder:
         self._state = self._projector.initial()
         self._digests: dict[int, Digest] = {}
         self._inline: dict[Digest, bytes] = {}
+
+    @property
+    def history(self) -> History:
+        """What a model would be shown after the events so far."""
+        return self._state.view()
 
     def add(self, event: RecordedEvent) -> Rebuilt | None:
         """Fold one event in."""

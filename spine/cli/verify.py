@@ -63,7 +63,7 @@ def _fact(found: Verification) -> dict[str, Any]:
         "head": {"seq": found.head[0], "hash": found.head[1].hex()},
         "broken_at": found.broken_at,
         "problems": [{"seq": p.seq, "what": p.what, "text": p.text} for p in found.problems],
-        "requests": [{"step": r.step, "seq": r.seq, "state": r.state} for r in found.requests],
+        "requests": [{"step": r.step, "seq": r.seq, "state": r.state, "part": r.part} for r in found.requests],
         "answered": found.answered,
         "contents": found.contents,
         "erased": [{"seq": part.seq, "what": part.what, "reason": part.reason} for part in found.erased],

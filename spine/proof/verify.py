@@ -6,17 +6,26 @@ rewritten as a whole shows only against a head that was noted elsewhere.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import attrs
 
 from spine.codec import row_hash
 from spine.errors import LogBroken, SpineError, UsageError, ValueRefused
-from spine.events import ContentErased, MessageCommitted, RecordedEvent, ToolCompleted, UnknownEvent
+from spine.events import (
+    ContentAdded,
+    ContentErased,
+    MessageCommitted,
+    ModelRequested,
+    RecordedEvent,
+    ToolCompleted,
+    UnknownEvent,
+)
 from spine.exports import ExportReader, needed_contents
-from spine.projectors.phrases import excerpt
-from spine.rebuild import Rebuilder
+from spine.projectors.phrases import excerpt, listed, name_text
+from spine.rebuild import Rebuilder, Rebuilt
 from spine.recorded import is_erased
 from spine.store import Row
 from spine.stored import StoredLog
@@ -49,6 +58,8 @@ class CheckedRequest:
     state: Literal["equal", "different", "rests", "erased"]
     digest: str = ""
     """The recorded one."""
+    part: str = ""
+    """What of it is bad, as `message 3` or `section policy`; empty when nothing is, and when that cannot be told."""
 
 
 @attrs.frozen(kw_only=True)
@@ -128,6 +139,11 @@ class _Check:
         self._events = 0
         self._problems: list[Problem] = []
         self._broken_at: int | None = None
+        self._bad: set[int] = set()
+        self._bad_contents: list[str] = []
+        """Texts that bad events brought, as they read now."""
+        self._last_equal: tuple[str, int] | None = None
+        """The last request that was rebuilt, and how many messages its history had."""
         self._unproven: str | None = None
         self._rebuilder = Rebuilder(reader.codec, reader.content)
         self._requests: list[CheckedRequest] = []
@@ -149,6 +165,7 @@ class _Check:
 
     def breaks(self, seq: int, what: str, text: str) -> None:
         self.problem(seq, what, text)
+        self._bad.add(seq)
         self._broken_at = seq if self._broken_at is None else min(self._broken_at, seq)
 
     # --------------------------------------------------------------------------------------------------------- rows
@@ -159,10 +176,12 @@ class _Check:
         if is_erased(row.data):
             self._erased[str(row.seq)] = (row.seq, row.type, digest(row.data))
         self._beside(row)
-        if row.type == "model.requested" and (self._broken_at is not None or self._unproven):
+        if self._unproven and row.type == "model.requested":
             self._requests.append(CheckedRequest(step=row.place or "?", seq=row.seq, state="rests"))
         elif self._broken_at is None:
             self._meaning(row)
+        else:
+            self._beyond(row)
         self._prev, self._last = row.hash, row
 
     def _chain(self, row: Row) -> None:
@@ -202,6 +221,32 @@ class _Check:
             self.breaks(row.seq, _name(row), error.message)
         except _MALFORMED as error:
             self.breaks(row.seq, _name(row), f"it contradicts the events before it ({type(error).__name__}: {error})")
+
+    def _beyond(self, row: Row) -> None:
+        """Nothing is proven after the chain broke; but a request that rebuilds to the one sent rests on nothing bad."""
+        rebuilt: Rebuilt | None = None
+        with suppress(SpineError, *_MALFORMED):
+            event = self._reader.codec.decode_row(self._reader.session, row, self._prev, self._reader.content)
+            if row.seq in self._bad and isinstance(event.data, ContentAdded):
+                self._bad_contents.append(event.data.text or "")
+            rebuilt = self._rebuilder.add(event)
+        if row.type == "model.requested":
+            is_equal = rebuilt is not None and rebuilt.is_equal
+            part = "" if is_equal or rebuilt is None else ", ".join(self._bad_parts(rebuilt))
+            state: Literal["equal", "rests"] = "equal" if is_equal else "rests"
+            self._requests.append(CheckedRequest(step=row.place or "?", seq=row.seq, state=state, part=part))
+
+    def _bad_parts(self, rebuilt: Rebuilt) -> Iterator[str]:
+        """The parts of a request that come from bad events."""
+        for number, seq in enumerate(self._rebuilder.history.seqs, 1):
+            if seq in self._bad:
+                yield f"message {number}"
+        for block in rebuilt.request.system:
+            if block.text in self._bad_contents:
+                yield f"section {name_text(block.name)}"
+        for tool in rebuilt.request.tools:
+            if any(_names_tool(text, tool.name) for text in self._bad_contents):
+                yield f"tool {name_text(tool.name)}"
 
     def _unknown(self, row: Row, event: RecordedEvent) -> None:
         owner = row.origin or "a newer version"
@@ -252,10 +297,25 @@ class _Check:
         recorded = short(rebuilt.recorded)
         state: Literal["equal", "different", "erased"] = "different" if not self._erased else "erased"
         state = "equal" if rebuilt.is_equal else state
-        self._requests.append(CheckedRequest(step=step, seq=event.seq, state=state, digest=rebuilt.recorded))
+        part = self._new_parts(event.data) if state == "different" else ""
+        self._requests.append(CheckedRequest(step=step, seq=event.seq, state=state, digest=rebuilt.recorded, part=part))
         if state == "different":
-            text = f"the rebuilt request has digest {short(rebuilt.digest)}, the one sent had {recorded}"
+            where = f"; it differs in {part}" if part else ""
+            text = f"the rebuilt request has digest {short(rebuilt.digest)}, the one sent had {recorded}{where}"
             self.problem(event.seq, f"model.requested {step}", text)
+        elif state == "equal":
+            self._last_equal = (step, len(self._rebuilder.history))
+
+    def _new_parts(self, data: ModelRequested) -> str:
+        """Where a request differs from the one sent: in what it has that the last equal one had not."""
+        if self._last_equal is None:
+            return ""
+        step, known = self._last_equal
+        last = len(self._rebuilder.history)
+        messages = f"message {last}" if last == known + 1 else f"messages {known + 1}-{last}"
+        parts = [messages] if last > known else []
+        parts += [f"what {listed(patch.plugin for patch in data.patches)} changed"] if data.patches else []
+        return f"{' or '.join(parts) or 'its frame'}, new since {step}"
 
     # ---------------------------------------------------------------------------------------------------------- end
 
@@ -305,6 +365,14 @@ class _Check:
             unknown_fields=tuple(self._unknown_fields),
             unproven=self._unproven,
         )
+
+
+def _names_tool(text: str, name: str) -> bool:
+    """Whether a content's text is the definition of that tool."""
+    with suppress(ValueRefused):
+        value = decode(text.encode())
+        return isinstance(value, dict) and value.get("name") == name
+    return False
 
 
 def _name(row: Row) -> str:
@@ -365,6 +433,9 @@ def _requests_text(found: Verification) -> str:
     words_of["erased"] = "on erased data"
     for state, words in words_of.items():
         steps = [request.step for request in found.requests if request.state == state]
+        if steps and state == "rests":
+            parts = list(dict.fromkeys(r.part for r in found.requests if r.state == state and r.part))
+            words += f" ({'; '.join(parts)})" if parts else ""
         if steps:
             verb = ("rest " if len(steps) > 1 else "rests ") if words.startswith("on") else ""
             groups.append(f"{_steps(steps)} {verb}{words}")

@@ -98,8 +98,39 @@ def test_the_first_bad_event_is_named_with_what_rests_on_it(demo_export: bytes, 
     assert lines[0].startswith(f"refund-1017  BROKEN at seq {seq} (tool.completed t1s1c1): its hash should be ")
     assert ", its content gives " in lines[0]
     assert lines[1] == (
-        f"             seq 1-{seq - 1} are proven; 3 requests: t1s1 equal, t1s2 and t1s3 rest on seq {seq}"
+        f"             seq 1-{seq - 1} are proven; 3 requests: t1s1 equal, t1s2 and t1s3 rest on seq {seq} (message 3)"
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "states", "part"),
+    [
+        (b"Be brief.", b"Be Brief.", "rests rests rests", "section instructions"),
+        (b"Pay an order back", b"Pay an order Back", "rests rests rests", "tool refund"),
+        (b"arrived broken", b"arrived brokeN", "rests rests rests", "message 1"),
+        (b"so I will refund it", b"so I will refund iT", "equal equal rests", "message 4"),
+        (b'"channel":"session.approve"', b'"channel":"session.approvE"', "equal equal equal", ""),
+    ],
+    ids=["section", "tool", "input", "answer", "decision"],
+)
+def test_which_requests_rest_on_a_bad_event_and_with_which_part(
+    demo_export: bytes, from_file: FromFile, old: bytes, new: bytes, states: str, part: str
+) -> None:
+    """A request that still rebuilds to the one sent rests on nothing bad, whatever the chain says."""
+    assert demo_export.count(old) >= 1
+    at = demo_export.rindex(old)
+    found = verify(from_file(demo_export[:at] + new + demo_export[at + len(old) :]))
+    assert found.verdict == "broken"
+    assert " ".join(request.state for request in found.requests) == states
+    assert {request.part for request in found.requests if request.state == "rests"} == ({part} if part else set())
+    assert {request.part for request in found.requests if request.state == "equal"} <= {""}
+
+
+def test_a_request_that_cannot_be_rebuilt_rests_on_what_is_missing(demo_export: bytes, from_file: FromFile) -> None:
+    lines = demo_export.splitlines(keepends=True)
+    kept = [line for line in lines if b'"type":"tool.completed"' not in line]
+    found = verify(from_file(b"".join(kept)))
+    assert [request.state for request in found.requests] == ["equal", "rests", "rests"]
 
 
 def test_a_line_that_is_gone_is_a_gap(demo_export: bytes, from_file: FromFile) -> None:
@@ -145,6 +176,25 @@ def test_a_request_that_does_not_rebuild_is_found_though_the_chain_is_whole(rech
     assert report(found).startswith(
         "refund-1017  BROKEN at seq 9 (model.requested t1s1): the rebuilt request has digest "
     )
+
+
+def test_a_request_that_differs_says_where_it_can(rechained: Rechained) -> None:
+    """The chain was made right again, so only what is new since the last equal request can be wrong."""
+
+    def edit(rows: list[Row]) -> list[Row]:
+        at = find(rows, "tool.completed")
+        result = {**decode(rows[at].data)["result"], "content": ["Something else."]}
+        rows[at] = changed(rows[at], result=result)
+        return rows
+
+    found = verify(rechained(edit))
+    assert [request.state for request in found.requests] == ["equal", "different", "different"]
+    assert [request.part for request in found.requests] == [
+        "",
+        "messages 2-3, new since t1s1",
+        "messages 2-5, new since t1s1",
+    ]
+    assert "it differs in messages 2-3, new since t1s1" in report(found)
 
 
 def test_a_request_that_went_out_with_an_open_call_is_found(rechained: Rechained) -> None:
