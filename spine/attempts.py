@@ -6,8 +6,6 @@ has been passed on. Whatever ends an attempt, what had arrived of it is in the l
 
 import logging
 from collections.abc import Callable
-from contextlib import aclosing
-from functools import lru_cache
 from typing import Any, get_args
 
 import attrs
@@ -47,7 +45,7 @@ from spine.messages import Message, Origin, ToolCallBlock
 from spine.projectors.status import TurnState
 from spine.requests import content_of
 from spine.routes import Target
-from spine.run import PendingRequest, Run, stop_if_cancelled
+from spine.run import Run, stop_if_cancelled
 from spine.stored import StoredLog
 from spine.values import StepId, clean_text, encode
 
@@ -57,7 +55,7 @@ FLUSH_S = 0.05
 FLUSH_CHARS = 65_536
 """However they are escaped, so many characters and the next piece fit one event."""
 _CHUNK_KINDS = frozenset(get_args(Chunk))
-_TEXT_OF = {TextDelta: "text", ThinkingDelta: "text", RefusalDelta: "text", ToolCallDelta: "arguments"}
+_TEXTS = frozenset((TextDelta, ThinkingDelta, RefusalDelta))
 
 
 class Flow:
@@ -74,7 +72,7 @@ class Flow:
         self.attempt = attempt
         self._first = 0.0
         self._chunks: list[Chunk] = []
-        self._offsets: list[int] = []
+        self._times: list[float] = []
         self._size = 0
         self.assembler = Assembler(step)
 
@@ -86,12 +84,11 @@ class Flow:
     def add(self, chunk: Chunk) -> None:
         """Take one chunk; debug events of the provider are not recorded."""
         kind = type(chunk)
-        name = _TEXT_OF.get(kind)
-        if name is not None:
-            text = getattr(chunk, name)
+        text = chunk.text if kind in _TEXTS else chunk.arguments if kind is ToolCallDelta else None  # type: ignore[union-attr]
+        if text is not None:
             self._size += len(text)
             if not text.isascii() and (clean := clean_text(text)) != text:
-                chunk = attrs.evolve(chunk, **{name: clean})  # type: ignore[arg-type]
+                chunk = kind(chunk.index, clean)  # type: ignore[union-attr,call-arg,arg-type]
         elif kind is BlockAdded or kind is BlockEnded:
             self._check_recordable(chunk)
         self.assembler.add(chunk)
@@ -103,13 +100,12 @@ class Flow:
         if kind is ProviderEvent:
             self._keep(chunk)
             return
-        now, chunks = self._clock(), self._chunks
+        chunks, now = self._chunks, self._clock()
         if not chunks:
             self._first = now
-        since = now - self._first
         chunks.append(chunk)
-        self._offsets.append(int(since * 1000))
-        if since >= FLUSH_S or len(chunks) >= FLUSH_CHUNKS or self._size >= FLUSH_CHARS:
+        self._times.append(now)
+        if now - self._first >= FLUSH_S or self._size >= FLUSH_CHARS or len(chunks) >= FLUSH_CHUNKS:
             self.flush()
 
     def _keep(self, event: Any) -> None:
@@ -137,37 +133,40 @@ class Flow:
 
     def flush(self) -> None:
         """Record what arrived since the last flush."""
-        if self._chunks:
-            offsets = tuple(self._offsets) if any(self._offsets) else ()
-            event = ModelChunks(chunks=tuple(self._chunks), attempt=self.attempt, offsets=offsets)
-            self._chunks, self._offsets, self._size = [], [], 0
-            self._run.log.append(event, place=self._place)
+        events = self.unrecorded()
+        if events:
+            self._chunks, self._times, self._size = [], [], 0
+            self._run.log.append(*events, place=self._place)
+
+    def unrecorded(self) -> tuple[ModelChunks, ...]:
+        """The event that a flush would record, if any."""
+        if not self._chunks:
+            return ()
+        offsets: tuple[int, ...] = ()
+        if self._times[-1] - self._first >= 0.001:
+            offsets = tuple([int((time - self._first) * 1000) for time in self._times])
+        return (ModelChunks(chunks=tuple(self._chunks), attempt=self.attempt, offsets=offsets),)
 
     def flush_if_due(self) -> None:
         """Flush when the first unrecorded chunk is 50 ms old."""
         if self._chunks and self._clock() - self._first >= FLUSH_S:
             self.flush()
 
-    def partial(self, origin: Origin) -> Message | None:
-        """What has arrived so far, None when that is nothing."""
-        message = self.assembler.message(origin)
+    def partial(self, target: Target) -> Message | None:
+        """What has arrived so far from `target`, None when that is nothing."""
+        message = self.assembler.message(origin_of(target, self.assembler))
         return message if message.content else None
 
 
-def origin_of(pending: PendingRequest, assembler: Assembler) -> Origin:
-    """Who answers a request, as far as the provider has said."""
-    selection = pending.target.selection
-    route = pending.request.route
-    model = assembler.model if assembler.model != route.model else None
-    make = _usual_origin if assembler.response_id is None else Origin
-    return make(protocol=selection.protocol, route=str(route), model=model, response_id=assembler.response_id)
+def origin_of(target: Target, assembler: Assembler) -> Origin:
+    """Who answers a request, as far as the provider has said; without a response's id, steps have one between them."""
+    model = assembler.model if assembler.model != target.selection.model else None
+    if model is None and assembler.response_id is None:
+        return target.origin
+    return attrs.evolve(target.origin, model=model, response_id=assembler.response_id)
 
 
-_usual_origin = lru_cache(maxsize=256)(Origin)
-"""Without a response's id the messages of a session have one origin between them."""
-
-
-async def answer(run: Run, turn: TurnState, pending: PendingRequest) -> None:
+async def answer(run: Run, turn: TurnState, request: ModelRequest, target: Target) -> None:
     """Get the answer to a durable request: ends with `message.committed` or `step.failed` in the log.
 
     Cancellation passes through; `run.flow` then holds what had arrived.
@@ -176,12 +175,12 @@ async def answer(run: Run, turn: TurnState, pending: PendingRequest) -> None:
     while True:
         flow = run.flow = Flow(run, step, attempt)
         try:
-            message, response = await _one_attempt(turn, pending, flow)
+            message, response = await _one_attempt(turn, request, target, flow)
         except ProviderError as error:
             await stop_if_cancelled(turn)
-            delay = _attempt_failed(run, pending, flow, step, attempt, error.failure)
+            delay = _attempt_failed(run, target, flow, step, attempt, error.failure)
         else:
-            _commit_message(run, pending, flow, message, response, step)
+            _commit_message(run, target, flow, message, response, step)
             return
         if delay is None:
             return
@@ -193,21 +192,26 @@ async def answer(run: Run, turn: TurnState, pending: PendingRequest) -> None:
         await run.commit()
 
 
-async def _one_attempt(turn: TurnState, pending: PendingRequest, flow: Flow) -> tuple[Message, ModelResponse]:
+async def _one_attempt(
+    turn: TurnState, request: ModelRequest, target: Target, flow: Flow
+) -> tuple[Message, ModelResponse]:
     response: ModelResponse | None = None
+    stream: Any = target.adapter.stream(request)
     try:
-        async with aclosing(pending.target.adapter.stream(pending.request)) as stream:  # type: ignore[type-var]
+        try:
             async for item in stream:
-                if turn.cancel is not None:  # `stop_if_cancelled`, without a coroutine for each chunk
+                if turn.cancel is not None:
                     await checkpoint()
                 if response is not None:
                     raise broken_contract(f"sent {type(item).__name__} after its response")
                 if type(item) in _CHUNK_KINDS:
-                    flow.add(item)  # type: ignore[arg-type]
+                    flow.add(item)
                 elif type(item) is ModelResponse:
                     response = item
                 else:
                     raise broken_contract(f"sent {type(item).__name__}, which is neither a chunk nor a response")
+        finally:
+            await stream.aclose()
     except ValueRefused as exc:
         raise broken_contract(f"gave a value that cannot be recorded: {exc}") from exc
     except (
@@ -223,7 +227,7 @@ async def _one_attempt(turn: TurnState, pending: PendingRequest, flow: Flow) -> 
     assembler = flow.assembler
     assembler.model = response.model or assembler.model
     assembler.response_id = response.response_id or assembler.response_id
-    message = assembler.message(origin_of(pending, assembler))
+    message = assembler.message(origin_of(target, assembler))
     if not _is_fold(response.message, message):
         raise broken_contract("gave a message that is not the fold of its chunks")
     return message, response
@@ -260,9 +264,7 @@ def _same_block(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _attempt_failed(
-    run: Run, pending: PendingRequest, flow: Flow, step: StepId, attempt: int, failure: Failure
-) -> float | None:
+def _attempt_failed(run: Run, target: Target, flow: Flow, step: StepId, attempt: int, failure: Failure) -> float | None:
     """Record a failed attempt; the delay before the next one, or None when the step failed with it."""
     flow.flush()
     verdict = decide(run.policy, failure, attempt, visible=flow.is_visible, random=run.random)
@@ -272,7 +274,7 @@ def _attempt_failed(
     run.flow = None
     if delay is None:
         if flow.is_visible:
-            partial = flow.partial(origin_of(pending, flow.assembler))
+            partial = flow.partial(target)
             _interrupt(run, partial, failure, step)
         run.log.append(StepFailed(failure=failure), place=step)
         run.pending = None
@@ -290,26 +292,25 @@ def _interrupt(run: Run, partial: Message | None, failure: Failure, step: StepId
 
 
 def _commit_message(
-    run: Run, pending: PendingRequest, flow: Flow, message: Message, response: ModelResponse, step: StepId
+    run: Run, target: Target, flow: Flow, message: Message, response: ModelResponse, step: StepId
 ) -> None:
     if run.strict and response.usage.malformed:
         failure = Failure(category="protocol_error", message="the provider's usage is malformed (strict mode)")
-        _attempt_failed(run, pending, flow, step, flow.attempt, failure)
+        _attempt_failed(run, target, flow, step, flow.attempt, failure)
         return
-    flow.flush()
     committed = MessageCommitted(
         message=message,
         stop_reason=response.stop_reason,
         raw_stop_reason=response.raw_stop_reason,
         usage=response.usage,
-        cost=price(response.usage, pending.target.prices),
+        cost=price(response.usage, target.prices),
         metadata=response.metadata,
     )
     try:
-        run.log.append(committed, place=step)
+        run.log.append(*flow.unrecorded(), committed, place=step)
     except ValueTooLarge as error:
         failure = Failure(category="protocol_error", message=f"the answer cannot be recorded: {error.message}")
-        _attempt_failed(run, pending, flow, step, flow.attempt, failure)
+        _attempt_failed(run, target, flow, step, flow.attempt, failure)
         return
     run.flow = run.pending = None
 

@@ -12,43 +12,36 @@ asks for, and looks again. A fresh turn, a resumed one and one after a crash dif
 Every move leaves the log in a state that the next move, or another process, can start from.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from operator import is_
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from spine.attempts import Flow, answer, check_request, crashed_partial, origin_of
+from spine.asking import ask_pre_step, base_of, record_request, take_snapshot
+from spine.attempts import Flow, answer, crashed_partial
 from spine.calls import settle_calls, stop_calls
-from spine.capabilities import Capabilities, snapshot, trim
-from spine.drafts import changer
 from spine.errors import HookMisused, PluginFailed, RouteUnknown, SpineError, UsageError
 from spine.events import (
     CancelRequested,
-    Change,
     InputDelivered,
     MessageInterrupted,
     ModelAttemptStarted,
-    ModelRequested,
-    Patch,
     StepFailed,
     TurnCancelled,
     TurnCompleted,
     TurnFailed,
 )
-from spine.hooks import PRE_STEP, PRE_STEP_AGAIN, STEP_FAILED, Compact, NextStep, Stop, blame
+from spine.hooks import STEP_FAILED, NextStep, Stop, blame
 from spine.llm.errors import Failure, ProviderError
-from spine.llm.request import ModelRequest, ResponseFormat, Route
+from spine.llm.request import ModelRequest, Route
 from spine.llm.response import ModelResponse
 from spine.messages import Message
 from spine.projectors.status import INCOMPLETE, Phase, TurnState
-from spine.requests import content_of, diff, frame_content, frame_of, problem_of, request_digest, selection_json
 from spine.revisions import revise_unshown, withhold_unrevised
-from spine.run import PendingRequest, Run, compact, patches, stop_if_cancelled
+from spine.run import Run, compact, stop_if_cancelled
 from spine.runners import HookChange, observe, waterfall
-from spine.sections import DynamicContext, StaticContext
-from spine.values import StepId, decode, encode, utc
+from spine.values import StepId, decode
 
 CLOSING_S = 2.0
 BREATH_S = 0.001
@@ -90,7 +83,8 @@ async def _move_on(run: Run, turn: TurnState) -> None:
     breath = run.clock.monotonic()
     while turn.status == "open" and turn.cancel is None:
         await _MOVES[turn.phase](run, turn)
-        if run.clock.monotonic() - breath > BREATH_S and not run.log.has_pending:
+        # Only here a turn without a store that waits has nothing pending.
+        if turn.phase == "answer" and run.clock.monotonic() - breath > BREATH_S and not run.log.has_pending:
             await checkpoint()
             breath = run.clock.monotonic()
 
@@ -105,13 +99,18 @@ async def begin_step(run: Run, turn: TurnState) -> None:
         numbers = {"limit": "steps", "allowed": limit, "used": turn.steps}
         await _fail_turn(run, turn, Failure(category="limit", message=f"{limit} steps used", details=numbers))
         return
-    if run.log.status.steering:
-        run.log.append(InputDelivered(inputs=run.log.status.steering, place="step"), place=turn.id)
+    if steering := run.log.status.steering:
+        run.log.append(InputDelivered(inputs=steering, place="step"), place=turn.id)
     step = StepId(f"{turn.id}s{turn.steps + 1}")
     try:
         if run.is_resumed:
             await _revise_resumed(run, turn)
-        await _request(run, turn, step)
+        base, request = base_of(run, turn, step)
+        changes: Sequence[HookChange] = ()
+        if run.chain("spine_pre_step"):
+            base, request, changes = await ask_pre_step(run, turn, step, base, request)
+        record_request(run, step, base, request, changes)
+        await run.commit()
     except (PluginFailed, ProviderError, UsageError) as error:
         await stop_if_cancelled(turn)
         run.log.append(StepFailed(failure=_failure(error)), place=step)
@@ -121,151 +120,6 @@ async def _revise_resumed(run: Run, turn: TurnState) -> None:
     """Results that an earlier process recorded and no request has shown pass `spine_post_execute` once more."""
     await revise_unshown(run, turn)
     run.is_resumed = False
-
-
-async def _request(run: Run, turn: TurnState, step: StepId, *, may_compact: bool = True) -> None:
-    run.chains = run.hooks.chains
-    capabilities = take_snapshot(run)
-    base, trimmed, estimate = _base_request(run, turn, step, capabilities)
-    run.request = base
-    chain = run.chain("spine_pre_step")
-    request: ModelRequest | Compact = base
-    changes: list[HookChange] = []
-    if chain:
-        kind = PRE_STEP if may_compact else PRE_STEP_AGAIN
-        request, changes = await waterfall(chain, kind, base, run.arguments(turn, step), run.watch)
-        await stop_if_cancelled(turn)
-    if isinstance(request, Compact):
-        compact(run, turn, request, changes[-1].plugin, "spine_pre_step")
-        await _request(run, turn, step, may_compact=False)
-        return
-    for change in changes:
-        _check_change(run, change, capabilities)
-    selected = run.resolve(base.route)
-    target = (
-        selected if request is base or request.route == base.route else run.routes.resolve(request.route, run.scope)
-    )
-    check_request(target, request, strict=run.strict)
-    frame, frame_seq = _frame(run, base, selected.selection, step)
-    applied = _patches(run, changes, step) if changes else ()
-    effective = frame_of(run.log.codec, request) if applied else frame
-    selection = None
-    if selected is not target:
-        selection = run.log.put(content_of(encode(selection_json(target.selection)), "application/json"), step)
-    requested = ModelRequested(
-        digest=request_digest(run.log.codec, effective.digest, step, request.messages),
-        frame=frame_seq,
-        selection=selection,
-        patches=applied,
-        estimate=estimate,
-        trimmed=trimmed,
-    )
-    seq = run.log.append(requested, place=step)
-    run.request, run.pending = request, PendingRequest(seq, request, target)
-    await run.commit()
-
-
-def take_snapshot(run: Run) -> Capabilities:
-    """The step's capabilities; made anew only when a registry moved."""
-    version = run.registries.version(run.scope)
-    if run.capabilities is None or run.capabilities_version != version:
-        run.capabilities = snapshot(run.registries, run.scope, run.agent)
-        run.capabilities_version = version
-    return run.capabilities
-
-
-def _base_request(
-    run: Run, turn: TurnState, step: StepId, capabilities: Capabilities
-) -> tuple[ModelRequest, tuple[str, ...], int | None]:
-    agent, overrides = run.agent, turn.started.overrides
-    route = run.next_route or (Route.parse(overrides["model"]) if "model" in overrides else run.route)
-    run.next_route = None
-
-    def static() -> StaticContext:
-        return StaticContext(
-            scope=run.scope.id, session=run.log.session, agent=agent.name, route=route, variables=run.variables
-        )
-
-    def dynamic() -> DynamicContext:
-        return DynamicContext(
-            scope=run.scope.id,
-            session=run.log.session,
-            agent=agent.name,
-            route=route,
-            variables=run.variables,
-            turn=turn.id,
-            step=step,
-            now=utc(turn.at),
-            tools=capabilities.definitions,
-        )
-
-    history = run.log.history
-    blocks = run.renderer.render(capabilities, route, static, dynamic)
-    window = run.resolve(route).traits.window
-    used = None if window is None else run.estimate.of(history, capabilities.counter(route.provider))
-    budget = None if window is None else window - (agent.max_output_tokens or 0)
-    system, trimmed = trim(blocks, budget, used or 0)
-    system = system if trimmed else blocks
-    made_from, kept = (route, system, capabilities.definitions, overrides), run.base
-    if kept is not None and all(map(is_, kept[0], made_from)):  # in most steps only these two are new
-        request = changer(ModelRequest, "step", "messages")(kept[1], step, history)
-    else:
-        request = ModelRequest(
-            route=route,
-            step=step,
-            system=system,
-            messages=history,
-            tools=capabilities.definitions,
-            max_output_tokens=agent.max_output_tokens,
-            temperature=agent.temperature,
-            thinking=agent.thinking,
-            response_format=_response_format(overrides),
-            provider_options=agent.provider_options,
-        )
-        run.base = (made_from, request)
-    return request, trimmed, None if used is None else used + sum(block.token_count or 0 for block in system)
-
-
-def _response_format(overrides: Mapping[str, Any]) -> ResponseFormat | None:
-    output = overrides.get("output")
-    return None if output is None else ResponseFormat(name=output["name"], schema=output["schema"])
-
-
-def _frame(run: Run, base: ModelRequest, selection: Any, step: StepId) -> tuple[Any, int]:
-    """The base request's frame and the seq of its content; looked up when nothing but messages and step changed."""
-    snapshot = (run.capabilities, run.chains, base.route)
-    made_from = (selection, base.system, base.tools, base.response_format, snapshot)  # the rest is the agent's
-    kept = run.frame
-    if kept is not None and kept[0] == made_from:
-        return kept[1], kept[2]
-    frame = frame_of(run.log.codec, base)
-    for content in frame.contents:
-        run.log.put(content, step)
-    known = run.origins[1] if run.origins is not None and run.origins[0] == snapshot else None
-    origins = known or run.new_origins(base.route, selection.protocol)
-    seq = run.log.put(frame_content(frame, selection, origins), step)
-    if isinstance(origins, dict):
-        run.origins = (snapshot, seq)
-    run.frame = (made_from, frame, seq)
-    return frame, seq
-
-
-def _patches(run: Run, changes: list[HookChange], step: StepId) -> tuple[Patch, ...]:
-    def changed(change: HookChange) -> tuple[Change, ...]:
-        return diff(run.log.codec, change.old, change.new, lambda content: run.log.put(content, step))
-
-    return patches(changes, changed)
-
-
-def _check_change(run: Run, change: HookChange, capabilities: Capabilities) -> None:
-    problem = problem_of(run.log.codec, change.old, change.new)
-    if problem is None:
-        strangers = [tool.name for tool in change.new.tools if tool.name not in capabilities.tools]
-        if strangers:
-            problem = f'added the tool "{strangers[0]}", which the step\'s snapshot has not; it may only remove tools'
-    if problem is not None:
-        hook = "spine_pre_step"
-        raise HookMisused(f"plugin {change.plugin} {problem} in {hook}", plugin=change.plugin, hook=hook)
 
 
 def _failure(error: SpineError) -> Failure:
@@ -286,19 +140,18 @@ def _failure(error: SpineError) -> Failure:
 async def get_answer(run: Run, turn: TurnState) -> None:
     """The request's attempts; after a restart the request is rebuilt from the log and gets one more attempt."""
     run.is_resumed = False
-    pending = run.pending
-    if pending is None:
+    target, request = run.pending, run.request
+    if target is None or request is None:
         take_snapshot(run)
         request = run.request = run.log.request(turn.requested)
-        pending = run.pending = PendingRequest(turn.requested, request, run.routes.resolve(request.route, run.scope))
+        target = run.pending = run.routes.resolve(request.route, run.scope)
         found, partial = crashed_partial(run.log, turn)
         if found:
             note = "the process ended while the answer was arriving"
             run.log.append(MessageInterrupted(message=partial, cause="crashed", note=note), place=turn.step)
         run.log.append(ModelAttemptStarted(attempt=turn.attempt + 1), place=turn.step)
         await run.commit()
-    request = pending.request
-    await answer(run, turn, pending)
+    await answer(run, turn, request, target)
     chain = run.chain("spine_post_step")
     if chain and turn.answer is not None and run.pending is None and turn.phase != "step_failed":
         await _post_step(run, turn, request, chain)
@@ -442,7 +295,7 @@ def _close_stream(run: Run, turn: TurnState, cause: Literal["cancelled", "failed
         partial: Message | None = None
         if flow is not None and run.pending is not None:
             flow.flush()
-            partial = flow.partial(origin_of(run.pending, flow.assembler))
+            partial = flow.partial(run.pending)
         elif flow is None:  # what had arrived, arrived in an earlier process; the person saw it all the same
             _, partial = crashed_partial(run.log, turn)
         run.log.append(MessageInterrupted(message=partial, cause=cause, note=_CUT_BY[cause]), place=turn.step)

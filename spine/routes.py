@@ -14,6 +14,7 @@ from spine.errors import PluginFailed, RouteUnknown, SpineError
 from spine.llm.catalogue import Catalogue, Prices, Provider, Traits
 from spine.llm.protocols import Adapter, AdapterFactory, ListsLosses, ProviderSettings, WireProtocol
 from spine.llm.request import ModelRequest, Route
+from spine.messages import Origin
 from spine.requests import Selection
 from spine.scope import Contribution, Registries, Scope
 from spine.values import Digest, Secret, digest, encode, freeze_object
@@ -30,7 +31,9 @@ class Target:
     adapter: Adapter
     traits: Traits
     selection: Selection
-    prices: Prices | None = None
+    prices: Prices | None
+    origin: Origin
+    """Of an answer in which the provider says no more."""
 
     def losses(self, request: ModelRequest) -> tuple[str, ...] | None:
         """What the target could not be told of a request that passed `check`; None when its adapter cannot tell."""
@@ -99,7 +102,7 @@ class Routes:
             )
         else:
             raise RouteUnknown(self._unknown(route), hint="spine models")
-        return Target(adapter, *self._facts(catalogue, route, protocol))
+        return Target(adapter, *self._facts(catalogue, route, protocol), Origin(protocol=protocol, route=str(route)))
 
     def source(self, route: Route, protocol: str, scope: Scope) -> Contribution[Any] | None:
         """Who offers what answers a route: an adapter or its protocol; None for an adapter given to the runtime."""

@@ -32,13 +32,21 @@ from spine.threads import Workers
 from spine.values import EMPTY_OBJECT, CallId, JsonObject, Secret, StepId, clean_text
 
 
-@attrs.frozen
-class PendingRequest:
-    """A durable `model.requested` and what will answer it."""
+@attrs.define(eq=False)
+class Base:
+    """All of a request but step and history, and what that was made from."""
 
-    seq: int
+    capabilities: Capabilities
+    chains: Chains
+    overrides: JsonObject
     request: ModelRequest
     target: Target
+    frame: tuple[Frame, int] | None = None
+    """The frame and the seq of its content, once it was recorded."""
+    is_still: bool = False
+    """Whether nothing in it can move from one step to the next, as long as what it was made from stands."""
+    trimmed: tuple[str, ...] = ()
+    estimate: int | None = None
 
 
 @attrs.define(eq=False)
@@ -75,18 +83,16 @@ class Run:
     chains: Chains | None = None
     """The hooks of the running step, as they were when it began; None after a restart."""
     capabilities: Capabilities | None = None
-    capabilities_version: Any = None
-    frame: tuple[Any, Frame, int] | None = None
-    """The last frame: what it was made from, the frame, the seq of its content."""
+    capabilities_version: int = -1
+    moves_seen: int = -1
+    """The version that the snapshot is of, and the registries' count of moves when it was last compared."""
+    base: Base | None = None
     origins: tuple[Any, int] | None = None
     """What the origins recorded last were made from, and the seq of the frame's content that has them."""
-    target: tuple[Any, Target] | None = None
-    """The last target: what it was resolved from, and the target."""
-    base: tuple[tuple[Any, ...], ModelRequest] | None = None
-    """A request before any hook, and what it was made from besides step and history."""
     request: ModelRequest | None = None
     """The effective request of the running step; None after a restart, until it is rebuilt."""
-    pending: PendingRequest | None = None
+    pending: Target | None = None
+    """What will answer the durable request."""
     flow: Any = None
     """The answer that is arriving (`spine.attempts.Flow`)."""
     cancel_scope: anyio.CancelScope | None = None
@@ -147,13 +153,6 @@ class Run:
         """The implementations of a step hook in the running step."""
         return (self.hooks.chains if self.chains is None else self.chains)[hook]
 
-    def resolve(self, route: Route) -> Target:
-        """The target of a route; kept while the registries stand still."""
-        made_from = (route, self.capabilities_version)
-        if self.target is None or self.target[0] != made_from:
-            self.target = (made_from, self.routes.resolve(route, self.scope))
-        return self.target[1]
-
     def new_origins(self, route: Route, protocol: str) -> dict[str, Any] | None:
         """Whose the parts of the step are; None in a session that began without recording it."""
         created = self.log.status.created
@@ -162,11 +161,13 @@ class Run:
         adapter = self.routes.source(route, protocol, self.scope)
         return origins_of(self.capabilities, self.chains, adapter, self.agent, self.scope.id)
 
-    async def commit(self) -> None:
+    def commit(self) -> Awaitable[None]:
         """Make durable what is appended; when the caller was cancelled meanwhile, nothing follows."""
+        return self._commit_and_look() if self.log.store.waits else self.log.commit()  # else there is no meanwhile
+
+    async def _commit_and_look(self) -> None:
         await self.log.commit()
-        if self.log.store.waits:  # otherwise there was no meanwhile
-            await checkpoint_if_cancelled()
+        await checkpoint_if_cancelled()
 
     def append_failed(self, error: Any, place: str) -> None:
         """Record that an observer failed."""

@@ -12,6 +12,7 @@ import anyio.abc
 import anyio.to_thread
 
 from spine.agent import Agent, contract
+from spine.asking import take_snapshot
 from spine.clock import Clock, SystemClock
 from spine.codec import Codec
 from spine.commits import Writer, at_next_tick
@@ -28,7 +29,6 @@ from spine.llm.providers import CATALOGUE
 from spine.llm.request import Route
 from spine.llm.retry import RetryPolicy
 from spine.log import LogReader, SessionLog, Synchronised
-from spine.loop import take_snapshot
 from spine.opening import http_adapter, open_store
 from spine.owning import claim, end_leases, this_process
 from spine.plugins import PluginInfo, Plugins

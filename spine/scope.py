@@ -109,13 +109,13 @@ class _Stamps:
     """The counter that registries share, and each layer's last stamp."""
 
     def __init__(self) -> None:
-        self._last = 0
+        self.last = 0
         self._by_layer: dict[Layer, int] = {}
 
     def touch(self, layer: Layer) -> int:
-        self._last += 1
-        self._by_layer[layer] = self._last
-        return self._last
+        self.last += 1
+        self._by_layer[layer] = self.last
+        return self.last
 
     def version(self, scope: Scope | None) -> int:
         """The latest stamp in the scope's chain: stamps only rise, so any change in it gives another number."""
@@ -128,6 +128,7 @@ class _Stamps:
         return layer in self._by_layer
 
     def forget(self, layer: ScopeId) -> None:
+        self.last += 1
         self._by_layer.pop(layer, None)
 
 
@@ -259,6 +260,11 @@ class Registries:
             self.counters,
             self.stores,
         )
+
+    @property
+    def moves(self) -> int:
+        """How often anything came or went anywhere: while it stands still, every version does."""
+        return self._stamps.last
 
     def version(self, scope: Scope | None = None) -> int:
         """A number that changes whenever anything of any kind comes or goes in the scope's chain."""

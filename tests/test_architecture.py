@@ -37,6 +37,7 @@ ROWS: tuple[tuple[int, str], ...] = (
     (9, "run"),
     (9, "erasing migrating revisions"),
     (10, "attempts calls opening plugins portability"),
+    (10, "asking"),
     (11, "forking host inbox keys loop stream"),
     (11, "keeping"),
     (12, "config session"),

@@ -1,6 +1,6 @@
 """The fold from chunks to a message (floor 3): the one way an assistant message comes to be."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 import attrs
@@ -14,15 +14,17 @@ from spine.values import EMPTY_OBJECT, CallId, JsonObject, clean_text, freeze_ob
 __all__ = ["Assembler", "assemble", "parse_arguments"]
 
 
-@attrs.define
 class _Open:
     """A block under construction; pieces are joined once, at the end."""
 
-    kind: type
-    pieces: list[str] = attrs.Factory(list)
-    call: c.ToolCallStarted | None = None
-    whole: ContentBlock | None = None
-    end: c.BlockEnded | None = None
+    __slots__ = ("call", "end", "kind", "pieces", "whole")
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        self.pieces: list[str] = []
+        self.call: c.ToolCallStarted | None = None
+        self.whole: ContentBlock | None = None
+        self.end: c.BlockEnded | None = None
 
 
 class Assembler:
@@ -41,28 +43,32 @@ class Assembler:
     def add(self, chunk: c.Chunk) -> None:
         """Fold one chunk in."""
         kind = type(chunk)
-        if kind in _TEXT_KINDS:
-            self._block(chunk.index, kind).pieces.append(chunk.text)  # type: ignore[union-attr]
-        elif kind is c.ToolCallDelta:
-            self._block(chunk.index, c.ToolCallStarted).pieces.append(chunk.arguments)  # type: ignore[union-attr]
-        elif kind is c.ToolCallStarted:
-            self._block(chunk.index, c.ToolCallStarted).call = chunk  # type: ignore[union-attr,assignment]
-        elif kind is c.BlockEnded:
-            if chunk.index in self._blocks:  # type: ignore[union-attr]
-                self._blocks[chunk.index].end = chunk  # type: ignore[union-attr,assignment]
-        elif kind is c.BlockAdded:
-            self._block(chunk.index, c.BlockAdded).whole = chunk.block  # type: ignore[union-attr]
-        elif kind is c.UsageReported:
-            self.usage = chunk.usage  # type: ignore[union-attr]
-        elif kind is c.ResponseStarted:
-            self.model = self.model or chunk.model  # type: ignore[union-attr]
-            self.response_id = self.response_id or chunk.response_id  # type: ignore[union-attr]
-
-    def _block(self, index: int, kind: type) -> _Open:
-        block = self._blocks.get(index)
+        made = _MAKES.get(kind)
+        if made is None:
+            self._add_rare(chunk)
+            return
+        block = self._blocks.get(chunk.index)  # type: ignore[union-attr]
         if block is None:
-            block = self._blocks[index] = _Open(kind)
-        return block
+            block = self._blocks[chunk.index] = _Open(made)  # type: ignore[union-attr]
+        if kind in _TEXT_KINDS:
+            block.pieces.append(chunk.text)  # type: ignore[union-attr]
+        elif kind is c.ToolCallDelta:
+            block.pieces.append(chunk.arguments)  # type: ignore[union-attr]
+        elif kind is c.ToolCallStarted:
+            block.call = chunk  # type: ignore[assignment]
+        else:
+            block.whole = chunk.block  # type: ignore[union-attr]
+
+    def _add_rare(self, chunk: c.Chunk) -> None:
+        match chunk:
+            case c.BlockEnded():
+                if chunk.index in self._blocks:
+                    self._blocks[chunk.index].end = chunk
+            case c.UsageReported():
+                self.usage = chunk.usage
+            case c.ResponseStarted():
+                self.model = self.model or chunk.model
+                self.response_id = self.response_id or chunk.response_id
 
     @property
     def is_visible(self) -> bool:
@@ -80,39 +86,44 @@ class Assembler:
         for block in self._blocks.values():
             if block.kind is c.ToolCallStarted:
                 calls += 1
-            built = _build(block, CallId(f"{self.step}c{calls}"))
-            if built is not None:
+                content.append(_build_call(block, CallId(f"{self.step}c{calls}")))
+            elif (built := _build(block)) is not None:
                 content.append(built)
         return Message(role="assistant", content=tuple(content), origin=origin)
 
 
 _TEXT_KINDS = frozenset((c.TextDelta, c.ThinkingDelta, c.RefusalDelta))
+_MAKES = {kind: kind for kind in (*_TEXT_KINDS, c.ToolCallStarted, c.BlockAdded)} | {c.ToolCallDelta: c.ToolCallStarted}
+"""Chunks that belong to a block, and by which one it is known."""
 
 
-def _build(block: _Open, call_id: CallId) -> ContentBlock | None:
+def _build_call(block: _Open, id: CallId) -> ToolCallBlock:
+    text, call = clean_text("".join(block.pieces)), block.call
+    arguments = parse_arguments(text)
+    return ToolCallBlock(
+        id=id,
+        name=clean_text(call.name) if call else "",
+        arguments=arguments,
+        arguments_text=None if arguments is not None else text,
+        vendor_id=call.vendor_id if call else None,
+        provider_state=block.end.provider_state if block.end else None,
+    )
+
+
+def _build(block: _Open) -> ContentBlock | None:
     state = block.end.provider_state if block.end else None
     if block.kind is c.BlockAdded:
         whole = block.whole
         return whole if state is None or whole is None else attrs.evolve(whole, provider_state=state)
     text = clean_text("".join(block.pieces))
-    if block.kind is c.ToolCallStarted:
-        name = block.call.name if block.call else ""
-        arguments = parse_arguments(text)
-        return ToolCallBlock(
-            id=call_id,
-            vendor_id=block.call.vendor_id if block.call else None,
-            name=clean_text(name),
-            arguments=arguments,
-            arguments_text=None if arguments is not None else text,
-            provider_state=state,
-        )
-    if not text and state is None:
-        return None
-    if block.kind is c.TextDelta:
-        return TextBlock(text=text, provider_state=state)
-    if block.kind is c.RefusalDelta:
-        return RefusalBlock(text=text, provider_state=state)
-    return ThinkingBlock(text=text, provider_state=state)
+    return _BLOCKS[block.kind](text=text, provider_state=state) if text or state is not None else None
+
+
+_BLOCKS: Mapping[type, Callable[..., ContentBlock]] = {
+    c.TextDelta: TextBlock,
+    c.ThinkingDelta: ThinkingBlock,
+    c.RefusalDelta: RefusalBlock,
+}
 
 
 def parse_arguments(text: str) -> JsonObject | None:

@@ -8,11 +8,14 @@ import pytest
 from spine.attempts import FLUSH_CHARS, FLUSH_CHUNKS, Flow, broken_contract, check_request, origin_of
 from spine.events import ModelChunks
 from spine.llm import chunks as c
+from spine.llm.catalogue import Traits
 from spine.llm.errors import ProviderError, provider_error
 from spine.llm.request import ModelRequest, Route
+from spine.messages import Origin
 from spine.requests import Selection
-from spine.run import PendingRequest
+from spine.routes import Target
 from spine.testing.clock import FakeClock
+from spine.testing.scripted import ScriptedAdapter
 from spine.values import StepId
 
 STEP = StepId("t1s1")
@@ -110,14 +113,14 @@ def test_only_blocks_are_visible() -> None:
     for chunk in (c.ResponseStarted("m"), c.ProviderEvent("ping", {})):
         flow.add(chunk)
     assert not flow.is_visible
-    assert flow.partial(origin_of(pending(), flow.assembler)) is None
+    assert flow.partial(target()) is None
     flow.add(c.ToolCallStarted(0, "look"))
     assert flow.is_visible
 
 
-def pending() -> PendingRequest:
-    target = type("T", (), {"selection": Selection("p", "proto", "m")})()
-    return PendingRequest(5, ModelRequest(route=Route("p", "m"), step=STEP), target)
+def target() -> Target:
+    selection = Selection("p", "proto", "m")
+    return Target(ScriptedAdapter(), Traits(), selection, None, Origin(protocol="proto", route="p:m"))
 
 
 ORIGINS = {"the requested model": ("m", None), "another one": ("m-2026", "m-2026"), "unnamed": (None, None)}
@@ -128,7 +131,7 @@ def test_an_origin_names_the_model_only_where_another_one_answered(answered: str
     """Protocol and route are those of the request."""
     flow = flow_of(Recorder())
     flow.add(c.ResponseStarted(answered, "r1"))
-    origin = origin_of(pending(), flow.assembler)
+    origin = origin_of(target(), flow.assembler)
     assert (origin.protocol, origin.route, origin.model, origin.response_id) == ("proto", "p:m", model, "r1")
 
 
@@ -149,12 +152,12 @@ CHECKS: dict[str, tuple[Exception, str]] = {
 def test_a_check_that_raises_is_a_providers_error(error: Exception, category: str) -> None:
     """Whoever is to blame."""
 
-    class Target:
+    class Broken:
         class adapter:
             @staticmethod
             def check(request: Any) -> None:
                 raise error
 
     with pytest.raises(ProviderError) as refused:
-        check_request(Target, pending().request)  # type: ignore[arg-type]
+        check_request(Broken, ModelRequest(route=Route("p", "m"), step=STEP))  # type: ignore[arg-type]
     assert refused.value.category == category
