@@ -11,6 +11,8 @@ from spine.values import SessionId
 __all__ = ["claim", "end_leases", "is_dead", "this_process"]
 
 _logger = logging.getLogger("spine")
+_ended: set[str] = set()
+"""Owners of this process that ended while the store took nothing, not even that."""
 
 
 def this_process(now: int, number: int) -> Owner:
@@ -19,7 +21,9 @@ def this_process(now: int, number: int) -> Owner:
 
 
 def is_dead(owner: Owner) -> bool:
-    """Whether an owner is known to be gone: a process of this host that does not exist any more."""
+    """Whether an owner is known to be gone: a process of this host that does not exist any more, or one that ended."""
+    if owner.id in _ended:
+        return True
     if owner.host != socket.gethostname() or owner.pid == os.getpid():
         return False
     try:
@@ -43,8 +47,9 @@ def claim(store: Store, session: SessionId, owner: Owner, *, now: int, lease_us:
 
 
 def end_leases(store: Store, owner: Owner, *, now: int) -> None:
-    """Let everything that `owner` still holds be claimed from now on; a store that fails keeps it for the lease."""
+    """Let everything that `owner` holds be claimed from now on; by this process also when the store fails even here."""
     try:
         store.renew(owner, until=now)
     except StoreError as error:
+        _ended.add(owner.id)
         _logger.info("leases could not be ended: %s", error)

@@ -185,16 +185,17 @@ def connect(path: str, *, durability: str, busy_timeout_s: float) -> tuple[sqlit
 
 
 def _was_cut_at_birth(path: str) -> bool:
-    """Whether process or power was lost while the file was made: its journal says that it was empty before.
+    """Whether process, power or disk was lost while the file was made: its journal says that it was empty before.
 
-    SQLite then makes it empty again, which a read-only connection may not do; nothing of anybody is in it.
+    SQLite then makes it empty again, which a read-only connection may not do; nothing of anybody is in it. Of a journal
+    that was never synced only the first bytes are zero.
     """
     try:
         with open(f"{path}-journal", "rb") as journal:
             head = journal.read(20)
     except OSError:
         return False
-    return head[:8] == _JOURNAL_MAGIC and head[16:] == bytes(4)
+    return head[:8] in (_JOURNAL_MAGIC, bytes(8)) and head[16:] == bytes(4)
 
 
 def connect_unchanging(path: str) -> sqlite3.Connection:

@@ -13,10 +13,10 @@ pytestmark = pytest.mark.anyio
 
 
 class FailingStore:
-    """A store with one method that fails, before or after it did its work, until it is mended."""
+    """A store with methods that fail, before or after they did their work."""
 
-    def __init__(self, store: Any, method: str, *, after: bool) -> None:
-        self._store, self._method, self._after = store, method, after
+    def __init__(self, store: Any, methods: str, *, after: bool) -> None:
+        self._store, self._methods, self._after = store, methods.split(), after
         self.url, self.waits = store.url, store.waits
 
     def __getattr__(self, name: str) -> Any:
@@ -27,11 +27,11 @@ class FailingStore:
                 value(*arguments, **named)
             raise StoreUnavailable("the disk is gone")
 
-        return fails if name == self._method else value
+        return fails if name in self._methods else value
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("method", ["claim", "append", "release"])
+@pytest.mark.parametrize("method", ["claim", "append", "release", "append release renew"])
 async def test_the_next_runtime_need_not_wait_for_the_lease(method: str, after: bool) -> None:
     """Whatever failed, the lease ends with its runtime, also within one process."""
     memory = MemoryStore()

@@ -74,6 +74,16 @@ def test_a_file_whose_making_was_cut_is_made_again(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_file_whose_making_met_a_broken_disk_is_made_again(tmp_path: Path) -> None:
+    """Its journal was never synced: the first bytes are zero, and nothing is in the file."""
+    path = tmp_path / "a.db"
+    path.touch(0o600)
+    Path(f"{path}-journal").write_bytes(bytes(12) + b"once" + bytes(4) + b"\0\0\2\0\0\0\x10\0" + bytes(484))
+    store = SqliteStore(path)
+    writer(store).append(b"1")
+    store.close()
+
+
 def test_a_foreign_file_with_a_transaction_to_undo_is_left_as_it_is(tmp_path: Path) -> None:
     """It was not empty before its process died, so that it is not for us to undo."""
     path = cut_in_transaction(tmp_path / "a.db", "CREATE TABLE theirs(a)")
