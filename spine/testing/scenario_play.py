@@ -19,6 +19,7 @@ from spine.events import RecordedEvent
 from spine.keeping import LEASE_US
 from spine.llm.retry import RetryPolicy
 from spine.opening import open_store
+from spine.proof.replay import Setting
 from spine.proof.verify import Verification, verify
 from spine.runtime import Runtime
 from spine.scope import Registries
@@ -36,6 +37,7 @@ __all__ = ["Ending", "Play", "play"]
 
 LIMIT_S = 30.0
 """Real seconds until a scenario counts as hanging."""
+ALONE = Settings(installed_plugins=False)
 _POLL_S = 0.001
 _LOOK_S = 0.02
 
@@ -53,6 +55,8 @@ class Ending:
     """The last seq of each batch that the first process stored."""
     entry: int | None = None
     """Number of the script's entry at which the run went wrong."""
+    settings: tuple[tuple[int, Setting], ...] = ()
+    """What each process was given, with the seq from which it went on: for a replay."""
 
 
 async def play(scenario: Scenario, path: Path) -> Ending:
@@ -84,6 +88,7 @@ class Play:
         self._ends: list[tuple[Fault, int]] = []
         self._borders: tuple[int, ...] = ()
         self._events: tuple[RecordedEvent, ...] = ()
+        self._settings: list[tuple[int, Setting]] = []
         self._verification: Verification | None = None
 
     def _make_deps(self) -> Any:
@@ -120,15 +125,14 @@ class Play:
         return True
 
     def _open(self, store: Any, stage: Stage) -> Runtime:
-        plugins = [find_module(name, self.scenario, "plugin") for name in self._plugins]
         return Runtime.open(
             store,
             model=HeldModel(self._model, stage, self._find_place),
-            plugins=[ScenarioPlugin(self.scenario), *plugins],
+            plugins=self._given_plugins(),
             clock=self._clock,
             random=FakeRandom(),
             retry=RetryPolicy(attempts=self.scenario.attempts),
-            settings=Settings(installed_plugins=False),
+            settings=ALONE,
         )
 
     def _find_place(self, session: Session) -> None:
@@ -138,9 +142,7 @@ class Play:
 
     async def _session(self, runtime: Runtime, stage: Stage) -> Session:
         scenario = self.scenario
-        for section in scenario.sections:
-            if section.scope is not None:
-                runtime.scope(section.scope).add(make_section(section))
+        self._prepare(runtime)
         agent = self._answering(make_agent(self._agent, scenario), runtime, stage)
         session = await runtime.session(
             scenario.session,
@@ -153,7 +155,27 @@ class Play:
         )
         if self._ends:
             self._ends[-1] = (self._ends[-1][0], session.log.seq + 1)
+        self._settings.append((session.log.seq + 1, self._setting(agent)))
         return session
+
+    def _prepare(self, runtime: Runtime) -> None:
+        for section in self.scenario.sections:
+            if section.scope is not None:
+                runtime.scope(section.scope).add(make_section(section))
+
+    def _setting(self, agent: Agent) -> Setting:
+        return Setting(
+            agent=agent,
+            plugins=self._given_plugins(),
+            settings=ALONE,
+            deps=self._deps,
+            variables=self.scenario.variables,
+            prepare=self._prepare,
+        )
+
+    def _given_plugins(self) -> list[Any]:
+        plugins = [find_module(name, self.scenario, "plugin") for name in self._plugins]
+        return [ScenarioPlugin(self.scenario), *plugins]
 
     def _answering(self, agent: Agent, runtime: Runtime, stage: Stage) -> Agent:
         """The agent with the scenario's answers in its tools, and in those of plugins that the scenario names."""
@@ -278,6 +300,7 @@ class Play:
             problems=tuple(dict.fromkeys(self.problems)),
             borders=self._borders,
             entry=None if mismatch is None else mismatch[0],
+            settings=tuple(self._settings),
         )
 
     def _unused(self) -> list[str]:

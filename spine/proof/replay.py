@@ -1,0 +1,321 @@
+"""A session again, from its log (floor 13): the real loop, hooks and sections, and everything else as recorded.
+
+The new log must be the old one, byte for byte; where it is not, the first difference is told with its cause. A log that
+several processes wrote is replayed process by process: each begins with what was durable when it began.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from spine.agent import Agent
+from spine.config import Settings
+from spine.events import (
+    InputDelivered,
+    RecordedEvent,
+    SessionCreated,
+    SessionResumed,
+    TurnStarted,
+)
+from spine.hooks import Hooks, Implementation
+from spine.loop import run_turn
+from spine.opening import open_store
+from spine.proof.replay_cause import Cause, cause_of
+from spine.proof.replay_compare import Difference, compare
+from spine.proof.replay_log import Recording
+from spine.proof.replay_model import RecordedPolicy, RecordedRoutes
+from spine.proof.replay_world import ProcessOver, World
+from spine.run import Run
+from spine.runtime import Runtime
+from spine.scope import Registries
+from spine.session import Session
+from spine.store import Store
+from spine.stored import StoredLog
+
+__all__ = ["Replayed", "Setting", "replay"]
+
+STANDSTILL_S: Final = 5.0
+"""Real seconds without anything happening after which a replay is given up."""
+_LOOK_S: Final = 0.02
+_BEGINNINGS: Final = (SessionCreated, SessionResumed, TurnStarted)
+"""Facts that are taken over as they stand."""
+
+
+@attrs.frozen(kw_only=True)
+class Setting:
+    """What a process is given besides its log: what the recorded one was given, as it is today."""
+
+    agent: Agent
+    plugins: Sequence[Any] = ()
+    settings: Settings | None = None
+    """None for what files and environment say."""
+    deps: Any = None
+    variables: Mapping[str, Any] = MappingProxyType({})
+    strict: bool | None = None
+    prepare: Callable[[Runtime], None] = lambda runtime: None
+    """Called before the session is opened: puts what the application puts into scopes."""
+
+
+@attrs.frozen(kw_only=True)
+class Replayed:
+    """What a replay found. It holds when there is no `difference`."""
+
+    session: str
+    events: int
+    """How many events came out equal."""
+    processes: int
+    difference: Difference | None = None
+    cause: Cause | None = None
+    drift: tuple[str, ...] = ()
+    """What is not as recorded and changed no event: versions, the agent's contract."""
+    is_exact: bool = True
+    """Equal byte for byte, hashes included; not so for logs of an older format, whose events say the same."""
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the new log is the old one."""
+        return self.difference is None
+
+
+async def replay(
+    log: StoredLog,
+    setting: Setting | Agent,
+    *,
+    borders: Sequence[int] = (),
+    setting_at: Callable[[int], Setting] | None = None,
+) -> Replayed:
+    """Replay a log or an export hermetically: no model, no tool, no clock, no connection.
+
+    `setting` is what every process is given, an `Agent` for nothing else; `setting_at` gives that of the process whose
+    first event has a seq, where they differ. `borders` are first seqs of processes that the log does not tell of.
+    Raises `SessionUnknown`, `EventUnknown`, `LogBroken`, and what opening a session raises.
+    """
+    recording = Recording(log)
+    given = Setting(agent=setting) if isinstance(setting, Agent) else setting
+    replaying = _Replay(recording, setting_at or (lambda seq: given))
+    start = recording.begin
+    for border in (*recording.borders(tuple(borders)), recording.length + 1):
+        while start < border - 1 and replaying.difference is None:
+            start = await replaying.process(start, border - 1)
+    return replaying.result()
+
+
+class _Replay:
+    """One replay, over all its processes."""
+
+    def __init__(self, recording: Recording, setting_at: Callable[[int], Setting]) -> None:
+        self._recording = recording
+        self._setting_at = setting_at
+        self._processes = 0
+        self._events = recording.begin
+        self._drift: dict[str, None] = {}
+        self._world: World | None = None
+        self._has_turned = False
+        self._is_exact = True
+        self.difference: Difference | None = None
+        self.cause: Cause | None = None
+
+    def result(self) -> Replayed:
+        return Replayed(
+            session=self._recording.session,
+            events=self._events,
+            processes=self._processes,
+            difference=self.difference,
+            cause=self.cause,
+            drift=tuple(self._drift),
+            is_exact=self._is_exact and self.difference is None,
+        )
+
+    def _recorded(self, event: RecordedEvent) -> bool:
+        recorded = self._recording.at(event.seq)
+        if recorded is None:
+            return False
+        difference = compare(self._recording.reader.codec, recorded, event)
+        if difference is None:
+            self._events = event.seq
+            self._is_exact = self._is_exact and recorded.hash == event.hash
+            return True
+        self._differ(difference)
+        return False
+
+    def _differ(self, difference: Difference) -> None:
+        if self.difference is None:
+            self.difference = difference
+            run = self._world.run if self._world is not None else None
+            self.cause = cause_of(self._recording, difference, run)
+
+    # ------------------------------------------------------------------------------------------------- one process
+
+    async def process(self, start: int, end: int) -> int:
+        """Replay the process that appended the events after `start`, up to `end`; where it came to."""
+        setting, store = self._setting_at(start + 1), open_store("memory:", Registries.new())
+        self._recording.seed(store, start)
+        self._processes += 1
+        self._has_turned = False
+        world = self._world = World(self._recording, end, self._recorded)
+        runtime = _open(world, store, setting)
+        try:
+            with world.scope:
+                async with runtime, anyio.create_task_group() as group:
+                    setting.prepare(runtime)
+                    run = await self._session(runtime, world, setting)
+                    group.start_soon(self._watch, world)
+                    await self._live(world, run)
+                    group.cancel_scope.cancel()
+        except* ProcessOver:
+            pass
+        return world.end if self.difference is not None else min(world.end, self._events)
+
+    async def _session(self, runtime: Runtime, world: World, setting: Setting) -> Run:
+        created = self._recording.created
+        session = await runtime.session(
+            self._recording.session,
+            setting.agent,
+            deps=setting.deps,
+            scope=created.scope,
+            metadata=created.metadata,
+            variables=setting.variables,
+            reference=created.agent.reference,
+        )
+        run = _machinery(session)
+        self._note_drift(session, world)
+        run.execute = world.execute
+        run.policy = RecordedPolicy(world)  # type: ignore[assignment]  # in its shape
+        world.run = run
+        run.log.observe(world.observe)
+        return run
+
+    def _note_drift(self, session: Session, world: World) -> None:
+        """What the session's own first event would say today, where it differs."""
+        recorded = self._recording.at(session.log.seq + 1)
+        if recorded is not None and isinstance(recorded.data, SessionCreated | SessionResumed):
+            for today in session._announcement():
+                self._drift |= dict.fromkeys(_drift(recorded.data, today))
+        session._announced = True
+
+    async def _live(self, world: World, run: Run) -> None:
+        while not world.is_over:
+            event, turn = world.next, run.log.status.turn
+            if event is None:
+                return
+            if isinstance(event.data, _BEGINNINGS) or _opens_turn(event, self._recording):
+                if isinstance(event.data, TurnStarted) and self._is_new_process(event, world):
+                    return
+                world.append(event)
+                continue
+            world.deliver()
+            if run.log.seq >= event.seq:
+                continue
+            if turn is None or turn.status != "open":
+                self._differ(Difference(seq=event.seq, recorded=event, now=None))
+                return
+            before = run.log.seq
+            try:
+                await run_turn(run)
+            except Exception:
+                if not world.is_over and run.log.seq == before:
+                    raise
+            if not world.is_over and run.log.seq == before:
+                self._differ(Difference(seq=event.seq, recorded=event, now=None))
+                return
+
+    def _is_new_process(self, event: RecordedEvent, world: World) -> bool:
+        """Whether another process began this turn, which leaves no other trace; this one then ends before it."""
+        if self._has_turned and self._recording.is_new_process(event.seq):
+            world.end = event.seq - 1
+            world.finish()
+            return True
+        self._has_turned = True
+        return False
+
+    async def _watch(self, world: World) -> None:
+        """Cut a hook where one was cut; give up when nothing happens any more."""
+        seen, since = world.activity, anyio.current_time()
+        while not world.is_over:
+            await anyio.sleep(_LOOK_S)
+            overdue, run = world.overdue(), world.run
+            if run is not None and overdue in [(each.at.plugin, each.hook) for each in run.watch.running if each.at]:
+                run.watch.cut = overdue
+                if run.cancel_scope is not None:
+                    run.cancel_scope.cancel()
+            if world.activity != seen:
+                seen, since = world.activity, anyio.current_time()
+            elif anyio.current_time() - since > STANDSTILL_S and not world.is_over:
+                self._differ(Difference(seq=world.length + 1, recorded=world.next, now=None, is_stuck=True))
+                world.finish()
+
+
+def _opens_turn(event: RecordedEvent, recording: Recording) -> bool:
+    """Whether these inputs were delivered by whoever began the turn."""
+    before = recording.at(event.seq - 1)
+    is_first = before is not None and isinstance(before.data, TurnStarted)
+    return isinstance(event.data, InputDelivered) and event.data.place == "turn" and is_first
+
+
+def _drift(recorded: Any, today: Any) -> list[str]:
+    if type(recorded) is not type(today):
+        return []
+    found = []
+    if recorded.agent.name != today.agent.name:
+        found.append(f"agent {recorded.agent.name} in the log, {today.agent.name} now")
+    if recorded.agent.contract != today.agent.contract:
+        found.append("the agent's contract has changed")
+    for name in sorted({*recorded.versions, *today.versions}):
+        old, new = recorded.versions.get(name, "none"), today.versions.get(name, "none")
+        if old != new:
+            found.append(f"{name} {old} in the log, {new} now")
+    if isinstance(recorded, SessionCreated) and recorded.wording != today.wording:
+        found.append(f"texts for the model of version {recorded.wording} in the log, {today.wording} now")
+    if isinstance(recorded, SessionCreated) and recorded.metadata != today.metadata:
+        found.append("metadata of the agent have changed")
+    return found
+
+
+# ------------------------------------------------------------------------------------------------- behind the doors
+# The only place that reaches into a runtime and a session: they have no doors for a replay, and need none else.
+
+
+def _open(world: World, store: Store, setting: Setting) -> Runtime:
+    runtime = Runtime.open(
+        store,
+        plugins=setting.plugins,
+        settings=setting.settings,
+        strict=setting.strict,
+        clock=world,
+        random=lambda: 1.0,
+    )
+    runtime._routes = RecordedRoutes(world, runtime._routes)
+    _gate(runtime.hooks, world)
+    return runtime
+
+
+def _machinery(session: Session) -> Run:
+    return session._run
+
+
+def _gate(hooks: Hooks, world: World) -> None:
+    """Let the world in before and after the hooks; nobody is told of events, because that was done once already."""
+
+    def first(hook: str, chain: tuple[Implementation, ...]) -> tuple[Implementation, ...]:
+        if hook == "spine_event_recorded":
+            return ()
+        if not chain or not hook.startswith(_STEP_HOOKS):
+            return chain
+        outermost, *others = chain
+        if hook == "spine_post_execute":
+            arguments = ("call", *outermost.arguments)
+            outermost = attrs.evolve(
+                outermost, function=world.held(outermost.function), arguments=arguments, is_short=False
+            )
+        else:
+            function = world.gated(outermost.function, in_step=hook == "spine_pre_step")
+            outermost = attrs.evolve(outermost, function=function)
+        return (outermost, *others)
+
+    hooks.chains = MappingProxyType({hook: first(hook, chain) for hook, chain in hooks.chains.items()})
+
+
+_STEP_HOOKS: Final = ("spine_pre_step", "spine_post_step", "spine_pre_execute", "spine_post_execute", "spine_step")
