@@ -105,7 +105,12 @@ _AZURE = Provider(
 
 _CLAUDE_4: Mapping[str, Any] = {"window": 200_000, "max_output": 64_000}
 # Since Opus 4.7 a model adapts its thinking to an effort, and takes no temperature.
-_CLAUDE_5: Mapping[str, Any] = {"window": 1_000_000, "thinking_budgets": False, "sampling": False}
+_CLAUDE_5: Mapping[str, Any] = {
+    "window": 1_000_000,
+    "max_output": 128_000,
+    "thinking_budgets": False,
+    "sampling": False,
+}
 _ANTHROPIC = Provider(
     id="anthropic",
     protocol="anthropic_messages",

@@ -128,3 +128,8 @@ def test_the_page_of_providers_lists_the_catalogue() -> None:
         ]
         for entry in CATALOGUE.providers.values()
     ]
+
+
+def test_how_much_a_claude_may_say_is_known() -> None:
+    """Messages demands a limit with every request; one that nobody knows is a small one."""
+    assert all(entry.max_output for entry in CATALOGUE.providers["anthropic"].models.values())
