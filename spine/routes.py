@@ -102,7 +102,12 @@ class Routes:
             )
         else:
             raise RouteUnknown(self._unknown(route), hint="spine models")
-        return Target(adapter, *self._facts(catalogue, route, protocol), Origin(protocol=protocol, route=str(route)))
+        return self.target(adapter, route, protocol)
+
+    def target(self, adapter: Adapter, route: Route, protocol: str) -> Target:
+        """The target of a route that `adapter` answers in this protocol, with what the catalogue says of it."""
+        origin = Origin(protocol=protocol, route=str(route))
+        return Target(adapter, *self._facts(self.catalogue, route, protocol), origin)
 
     def source(self, route: Route, protocol: str, scope: Scope) -> Contribution[Any] | None:
         """Who offers what answers a route: an adapter or its protocol; None for an adapter given to the runtime."""

@@ -48,7 +48,7 @@ class RecordedRoutes(Routes):
             self._world.refuse_route()
             entry = self.catalogue.providers.get(route.provider)
             protocol = entry.protocol if entry is not None else route.provider
-        return Target(self._model, *self._facts(self.catalogue, route, protocol))
+        return self.target(self._model, route, protocol)
 
     def source(self, route: Route, protocol: str, scope: Scope) -> Contribution[Any] | None:
         """Who would answer today; nobody where an adapter was given to the recorded runtime."""
