@@ -16,6 +16,7 @@ import attrs
 from spine import late
 from spine.errors import ConfigInvalid, KeyMissing
 from spine.project_file import ProjectFile, read_project
+from spine.stores.urls import without_secrets
 from spine.tables import nearest
 from spine.values import Secret
 
@@ -36,8 +37,8 @@ class Settings:
     The default value is an empty configuration: no file, no environment.
     """
 
-    store: str | None = None
-    """A store's URL; relative paths of spine.toml are those of its folder."""
+    store: str | None = attrs.field(default=None, repr=lambda url: repr(url and without_secrets(url)))
+    """A store's URL, perhaps with a password; relative paths of spine.toml are those of its folder."""
     model: str | None = None
     agent: str | None = None
     """`module:attribute`."""

@@ -4,6 +4,7 @@ The rule it guards: what a person reads never holds a password. libpq quotes pie
 so a URL is taken apart here first and such an error is not passed on.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from spine.stores.urls import without_secrets
 from spine_postgres import schema
 
 Connection = psycopg.Connection[Any]
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # what it tells of a lost connection is raised as well
 
 _DEFAULTS: Final = {
     "connect_timeout": "5",
@@ -69,11 +71,14 @@ def parse(url: str) -> Address:
     try:
         known = conninfo.conninfo_to_dict(f"{base}?{rest}" if rest else base)
     except psycopg.Error:
+        known = {"port": "unreadable"}
+    is_mistaken = any("@" in str(known.get(name, "")) for name in ("host", "hostaddr", "dbname"))
+    if is_mistaken or not str(known.get("port", "0")).replace(",", "").isdigit():
         raise ConfigInvalid(
             f'store "{shown}" cannot be read; it is of the form postgresql://USER@HOST:PORT/DATABASE, and special '
             "characters of a password are written as %XX",
             hint="--store postgresql:///spine",
-        ) from None
+        )
     settings = {**_from_environment(_DEFAULTS), **known}
     target = conninfo.make_conninfo("", **settings)
     return Address(shown=shown, target=target, schema=own["schema"], is_relaxed=own["durability"] == "relaxed")
@@ -118,10 +123,7 @@ def _prepare(connection: Connection, address: Address, busy_timeout_s: float) ->
 
 def _has_tables(connection: Connection, address: Address) -> bool:
     """Whether the schema holds a store of a format that is read here."""
-    found = connection.execute(
-        "SELECT to_regclass(quote_ident(%s) || '.meta') IS NOT NULL", (address.schema,)
-    ).fetchone()
-    if not found or not found[0]:
+    if "meta" not in _tables(connection, address):
         return False
     (format_,) = connection.execute("SELECT format FROM meta").fetchone() or (0,)
     if format_ > schema.FORMAT:
@@ -132,20 +134,26 @@ def _has_tables(connection: Connection, address: Address) -> bool:
     return True
 
 
+def _tables(connection: Connection, address: Address) -> set[str]:
+    # From the catalogue itself: what looks names up may remember that another process had not made them yet.
+    found = connection.execute(
+        "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s",
+        (address.schema,),
+    )
+    return {name for (name,) in found}
+
+
 def _make_tables(connection: Connection, address: Address) -> None:
-    name = sql.Identifier(address.schema)
     with connection.transaction():
         # Of processes that come at once, one makes the tables and the others wait for it.
         connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (f"agent-spine {address.schema}",))
         if _has_tables(connection, address):
             return
-        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
-        if connection.execute(
-            "SELECT 1 FROM pg_class WHERE relnamespace = %s::regnamespace LIMIT 1", (name.as_string(connection),)
-        ).fetchone():
+        if _tables(connection, address):
             raise StoreUnavailable(
                 f'{address.shown} is no session store: the schema "{address.schema}" holds tables of another program'
             )
+        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(address.schema)))
         connection.execute(schema.TABLES)
 
 

@@ -26,6 +26,7 @@ from spine.proof.request_view import find_request
 from spine.runtime import Runtime
 from spine.session import Session
 from spine.stored import StoredLog
+from spine.stores.urls import without_secrets
 from spine.turn import Turn
 
 try:
@@ -62,7 +63,7 @@ def chat(
     settings = settings_of(store, model, agent)
     name = anyio.run(_begin, settings, session_id, is_continued)
     state = Chat(settings, name, capture)
-    note(f"session {name} in {settings.store}   /help lists commands, /exit leaves")
+    note(f"session {name} in {without_secrets(settings.store or '')}   /help lists commands, /exit leaves")
     try:
         while not state.is_over:
             line = _ask_patiently()

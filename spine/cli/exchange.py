@@ -2,22 +2,18 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
-from typing import IO, Final
+from typing import Final
 
 import click
-from spine.cli.files import output_file
 
+from spine.cli.files import output_file
 from spine.cli.options import options, session_argument
-from spine.cli.reading import LateCodec, reading_session
+from spine.cli.reading import LateCodec, open_configured, reading_session
 from spine.cli.screen import note, out, out_json
 from spine.config import load_settings, make_store_folder
-from spine.errors import UsageError
 from spine.exports import ExportReader, export, import_checked
-from spine.opening import open_store
 from spine.owning import this_process
 from spine.projectors.phrases import counted
-from spine.scope import Registries
 
 __all__ = ["COMMANDS"]
 
@@ -40,18 +36,17 @@ def export_command(session: str | None, output: str | None, store: str | None) -
 def import_command(file: str, store: str | None, as_json: bool) -> None:
     """Bring an exported session into the store; the whole file is checked before anything is written."""
     settings = load_settings(arguments={"store": store})
-    url = settings.store or ""
-    now = time.time_ns() // 1000
-    with contextlib.closing(ExportReader(file, LateCodec(settings))) as reader:
+    now, codec = time.time_ns() // 1000, LateCodec(settings)
+    with contextlib.closing(ExportReader(file, codec)) as reader:
         reader.check()
-        make_store_folder(url)
-        with contextlib.closing(open_store(url, Registries.new())) as opened:
+        make_store_folder(settings.store or "")
+        with contextlib.closing(open_configured(settings, codec)) as opened:
             done = import_checked(reader, opened, owner=this_process(now, 0), now=now)
     if as_json:
         out_json({"session": done.session, "seq": done.seq, "added": done.added, "contents": done.contents})
     else:
         what = f"{counted(done.added, 'event')} added" if done.added else "nothing to add, it was there already"
-        out(f"{done.session}: {what}, {counted(done.seq, 'event')} in {url}")
+        out(f"{done.session}: {what}, {counted(done.seq, 'event')} in {opened.url}")
     if done.torn is not None:
         note(f"{file} was cut: {done.torn}")
 

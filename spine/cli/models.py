@@ -13,6 +13,7 @@ from spine.codec import Codec
 from spine.config import Settings, find_key, load_settings
 from spine.errors import KeyMissing, RouteUnknown
 from spine.llm.catalogue import Catalogue, ModelEntry, Provider
+from spine.stores.urls import without_secrets
 from spine.tables import nearest
 
 __all__ = ["COMMANDS"]
@@ -179,13 +180,15 @@ def _cannot_work(settings: Settings) -> Iterator[str]:
             yield f'{provider.source}: no plugin offers the protocol "{provider.protocol}" of {provider.id}{near}'
     scheme = (settings.store or "").partition(":")[0]
     if scheme not in ("sqlite", "memory", *plugins.registries.stores.resolve(None).entries):
-        yield f'{settings.origins.get("store")}: nothing here opens a store "{settings.store}"; try sqlite:PATH'
+        shown = without_secrets(settings.store or "")
+        yield f'{settings.origins.get("store")}: nothing here opens a store "{shown}"; try sqlite:PATH'
 
 
 def _values(settings: Settings) -> Iterator[tuple[str, Any, str]]:
     origins: Mapping[str, str] = settings.origins
     for name in ("store", "model", "agent", "strict"):
-        yield name, getattr(settings, name), origins.get(name, "default")
+        value = getattr(settings, name)
+        yield name, without_secrets(value) if name == "store" and value else value, origins.get(name, "default")
     allowed = settings.allow_plugins
     yield "plugins.allow", None if allowed is None else list(allowed), origins.get("allow_plugins", "default")
     yield "plugins.block", list(settings.block_plugins), origins.get("block_plugins", "default")

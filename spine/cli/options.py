@@ -11,7 +11,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
 
 _OPTIONS: Final[Mapping[str, Decorator]] = {
-    "store": click.option("--store", metavar="URL", help="The store: sqlite:PATH, or a path."),
+    "store": click.option("--store", metavar="URL", help="The store: sqlite:PATH, postgresql://…, or a path."),
     "model": click.option("-m", "--model", metavar="NAME", help="provider:name, or an alias."),
     "agent": click.option("--agent", metavar="MODULE:ATTR", help="The agent."),
     "capture": click.option(

@@ -22,9 +22,18 @@ from spine.events import RecordedEvent, UnknownEvent
 from spine.store import Row, SessionInfo, Store
 from spine.stored import StoredLog
 from spine.stores.opening import open_store, open_store_to_look
+from spine.stores.urls import without_secrets
 from spine.values import Digest, SessionId
 
-__all__ = ["Reading", "find_session", "load_plugins", "reading", "reading_session", "up_to_unknown"]
+__all__ = [
+    "Reading",
+    "find_session",
+    "load_plugins",
+    "open_configured",
+    "reading",
+    "reading_session",
+    "up_to_unknown",
+]
 
 T = TypeVar("T")
 
@@ -73,9 +82,9 @@ def reading(store: str | None, *, agent: str | None = None) -> Iterator[Reading]
     settings = load_settings(arguments={"store": store, "agent": agent})
     url = settings.store or ""
     if not _is_there(url):
-        raise SessionUnknown(f"there is no store at {url} yet, so no session", hint="spine demo")
+        raise SessionUnknown(f"there is no store at {without_secrets(url)} yet, so no session", hint="spine demo")
     codec = LateCodec(settings)
-    opened = _open(url, settings, codec)
+    opened = open_store_to_look(url) if _is_ours(url) else open_configured(settings, codec)
     try:
         yield Reading(settings, opened, codec)
     finally:
@@ -87,9 +96,15 @@ def _is_there(url: str) -> bool:
     return scheme != "sqlite" or os.path.exists(rest.partition("?")[0])
 
 
-def _open(url: str, settings: Settings, codec: Codec) -> Store:
-    if url.partition(":")[0] in ("sqlite", "memory"):
-        return open_store_to_look(url)
+def _is_ours(url: str) -> bool:
+    return url.partition(":")[0] in ("sqlite", "memory")
+
+
+def open_configured(settings: Settings, codec: Codec) -> Store:
+    """The configured store, to be changed; plugins are loaded when it is of a kind that is not the core's own."""
+    url = settings.store or ""
+    if _is_ours(url):
+        return open_store(url)
     offered = load_plugins(settings, codec).registries.stores.resolve(None).entries
     return open_store(url, {scheme: entry.value for scheme, entry in offered.items()})
 

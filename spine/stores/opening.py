@@ -8,6 +8,7 @@ from typing import Final
 from spine import late
 from spine.errors import ConfigInvalid
 from spine.store import Store
+from spine.stores.urls import without_secrets
 
 __all__ = ["open_store", "open_store_to_look"]
 
@@ -25,7 +26,8 @@ def open_store(url: str, offered: Mapping[str, Callable[[str], Store]] = _NONE) 
         return memory
     if colon and scheme == "sqlite":
         return _sqlite(url, *rest.partition("?"))
-    raise ConfigInvalid(f'store "{url}" is not of the form memory: or sqlite:PATH')
+    forms = ", ".join(("memory:", "sqlite:PATH", *(f"{other}:…" for other in offered)))
+    raise ConfigInvalid(f'store "{without_secrets(url)}" is of no form that is known here: {forms}')
 
 
 def open_store_to_look(url: str) -> Store:
