@@ -69,7 +69,10 @@ async def _check_peer(event: str, info: Mapping[str, Any]) -> None:
     if event != "connection.connect_tcp.complete":
         return
     stream = info["return_value"]
-    peer = stream.get_extra_info("server_addr")
+    try:
+        peer = stream.get_extra_info("server_addr")
+    except OSError:  # it broke off already
+        return
     if peer and is_forbidden(ipaddress.ip_address(peer[0].partition("%")[0])):
         await stream.aclose()
         raise provider_error("connection", "the address leads to a link-local or metadata server", retryable=False)
