@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from spine.testing.conformance import Conformance, report_card, run_case
     from spine.testing.crash_sweep import SweepResult, sweep_scenario
     from spine.testing.crashes import CrashingStore, ProcessDied
+    from spine.testing.failpoints import Failpoint, Failpoints
     from spine.testing.fixtures import offline_runtime
     from spine.testing.scenario_file import read_scenario
     from spine.testing.scenario_run import ScenarioResult, find_scenarios, run_scenario, run_scenarios
@@ -43,6 +44,8 @@ __all__ = [
     "Conformance",
     "CrashingStore",
     "Entry",
+    "Failpoint",
+    "Failpoints",
     "FakeClock",
     "FakeIds",
     "FakeRandom",
@@ -94,6 +97,8 @@ _HOMES: Final[Mapping[str, str]] = {
     "AdapterContract": "spine.testing.adapter_contract",
     "Conformance": "spine.testing.conformance",
     "CrashingStore": "spine.testing.crashes",
+    "Failpoint": "spine.testing.failpoints",
+    "Failpoints": "spine.testing.failpoints",
     "FakeClock": "spine.testing.clock",
     "FakeIds": "spine.testing.clock",
     "FakeRandom": "spine.testing.clock",
