@@ -6,7 +6,7 @@ several processes wrote is replayed process by process: each begins with what wa
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import anyio
 import attrs
@@ -61,7 +61,7 @@ class Setting:
 
 @attrs.frozen(kw_only=True)
 class Replayed:
-    """What a replay found. It holds when there is no `difference`."""
+    """What a replay found. It holds when nothing is different or missing."""
 
     session: str
     events: int
@@ -69,15 +69,22 @@ class Replayed:
     processes: int
     difference: Difference | None = None
     cause: Cause | None = None
+    missing: tuple[str, ...] = ()
+    """Plugins that left traces in the log and are not loaded now; nothing was compared then."""
     drift: tuple[str, ...] = ()
     """What is not as recorded and changed no event: versions, the agent's contract."""
     is_exact: bool = True
     """Equal byte for byte, hashes included; not so for logs of an older format, whose events say the same."""
 
     @property
+    def verdict(self) -> Literal["equal", "different", "missing"]:
+        """Whether the new log is the old one; `missing`: that cannot be told here."""
+        return "missing" if self.missing else "equal" if self.difference is None else "different"
+
+    @property
     def is_equal(self) -> bool:
         """Whether the new log is the old one."""
-        return self.difference is None
+        return self.verdict == "equal"
 
 
 async def replay(
@@ -96,6 +103,9 @@ async def replay(
     recording = Recording(log)
     given = Setting(agent=setting) if isinstance(setting, Agent) else setting
     replaying = _Replay(recording, setting_at or (lambda seq: given))
+    missing = replaying.missing()
+    if missing:
+        return Replayed(session=recording.session, events=0, processes=0, missing=missing)
     start = recording.begin
     for border in (*recording.borders(tuple(borders)), recording.length + 1):
         while start < border - 1 and replaying.difference is None:
@@ -128,6 +138,11 @@ class _Replay:
             drift=tuple(self._drift),
             is_exact=self._is_exact and self.difference is None,
         )
+
+    def missing(self) -> tuple[str, ...]:
+        """Plugins that left traces and are not loaded, in the first process or in any."""
+        loaded = set(_loaded(self._setting_at(self._recording.begin + 1)))
+        return tuple(name for name in self._recording.contributors if name not in loaded)
 
     def _recorded(self, event: RecordedEvent) -> bool:
         recorded = self._recording.at(event.seq)
@@ -290,6 +305,11 @@ def _open(world: World, store: Store, setting: Setting) -> Runtime:
     runtime._routes = RecordedRoutes(world, runtime._routes)
     _gate(runtime.hooks, world)
     return runtime
+
+
+def _loaded(setting: Setting) -> Mapping[str, str]:
+    runtime = Runtime.open("memory:", plugins=setting.plugins, settings=setting.settings, strict=setting.strict)
+    return runtime._plugins.versions
 
 
 def _machinery(session: Session) -> Run:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from spine.errors import EventUnknown, LogBroken, SessionUnknown
 from spine.events import (
+    HookFailed,
     ModelRequested,
     RecordedEvent,
     SessionCreated,
@@ -163,6 +164,21 @@ class Recording:
     def following(self, seq: int, until: int, kind: Any) -> Iterator[RecordedEvent]:
         """Events of a class with `seq <= number <= until`."""
         return (event for event in self.events[seq - 1 : until] if isinstance(event.data, kind))
+
+    @cached_property
+    def contributors(self) -> tuple[str, ...]:
+        """Plugins without which the log cannot be made again: those that changed or added something. Names, sorted."""
+        found: set[str] = set()
+        for event in self.events:
+            found.update(patch.plugin for patch in getattr(event.data, "patches", ()))
+            found.add(event.origin or "")
+            found.add(event.data.plugin if isinstance(event.data, HookFailed) else "")
+        for frame in self.frames.values():
+            found.update(block.get("source", "") for block in frame["request"].get("system", ()))
+            origins = frame.get("origins")
+            offered = [*origins.get("tools", ()), *origins.get("sections", ())] if isinstance(origins, dict) else []
+            found.update(item["owner"] for item in offered)
+        return tuple(sorted({owner.partition("@")[0] for owner in found if "@" in owner}))
 
     # ---------------------------------------------------------------------------------------------------- requests
 

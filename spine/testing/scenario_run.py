@@ -16,10 +16,13 @@ import anyio
 import attrs
 
 from spine.errors import ScenarioInvalid, SpineError
+from spine.proof.replay import Replayed
+from spine.proof.replay_text import finding
 from spine.testing.scenario import Fault, Scenario
 from spine.testing.scenario_check import failed_expectations, failed_invariants, transcript_of
 from spine.testing.scenario_file import SUFFIX, read_scenario
 from spine.testing.scenario_play import Ending, play
+from spine.testing.scenario_replay import replay_scenario
 
 __all__ = ["ScenarioResult", "find_scenarios", "run_scenario", "run_scenarios"]
 
@@ -45,6 +48,8 @@ class ScenarioResult:
     transcript: str = ""
     is_updated: bool = False
     """The snapshot was written anew."""
+    is_replayed: bool = False
+    """It ran a second time from its own log and came out equal, byte for byte."""
     store: Path | None = None
     """The kept log of a scenario that failed."""
     duration_s: float = 0.0
@@ -93,7 +98,8 @@ def run_scenario(
         with tempfile.TemporaryDirectory(prefix="spine-scenario-") as folder:
             database = Path(folder, "scenario.db")
             ending: Ending = anyio.run(play, scenario, database, backend=backend)
-            result = _judge(scenario, ending, update)
+            replayed = replay_scenario(scenario, ending, database, backend=backend)
+            result = _judge(scenario, ending, update, replayed)
             if keep_failed and not result.is_ok and result.events:
                 result = attrs.evolve(result, store=_keep(database, scenario))
     except SpineError as error:
@@ -112,7 +118,7 @@ def _keep(database: Path, scenario: Scenario) -> Path | None:
 # -------------------------------------------------------------------------------------------------------- judging
 
 
-def _judge(scenario: Scenario, ending: Ending, update: bool) -> ScenarioResult:
+def _judge(scenario: Scenario, ending: Ending, update: bool, replayed: Replayed | None) -> ScenarioResult:
     if ending.problems and not ending.events:  # nothing ran, so that nothing else can be told of it
         return ScenarioResult(path=scenario.path, name=scenario.name, problems=ending.problems[:1])
     text = transcript_of(ending.events) if ending.events else ""
@@ -121,6 +127,8 @@ def _judge(scenario: Scenario, ending: Ending, update: bool) -> ScenarioResult:
         *failed_invariants(ending.events, ending.verification),
         *failed_expectations(scenario.expect, ending.events),
     ]
+    if replayed is not None and not replayed.is_equal:
+        problems.append(f"run a second time from its own log, it is not the same\n{finding(replayed)}")
     is_updated = False
     if scenario.expect.transcript == "snapshot":
         if update and not problems:
@@ -137,6 +145,7 @@ def _judge(scenario: Scenario, ending: Ending, update: bool) -> ScenarioResult:
         ends=ending.ends,
         transcript=text,
         is_updated=is_updated,
+        is_replayed=replayed is not None and replayed.is_equal,
     )
 
 
@@ -184,6 +193,8 @@ def _facts(result: ScenarioResult) -> Iterator[str]:
         seqs = [str(seq) for fault, seq in result.ends if fault.do == kind]
         if seqs:
             yield f"{word} {_COUNTS.get(len(seqs), f'{len(seqs)} times')}, resumed (seq {', '.join(seqs)})"
+    if result.is_replayed:
+        yield "replayed equal"
     if result.is_updated:
         yield "snapshot written"
     yield f"{result.duration_s:.2f} s"

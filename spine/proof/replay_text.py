@@ -1,0 +1,113 @@
+"""A replay's finding in words, and as facts for programs (floor 13)."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from spine.events import RecordedEvent
+from spine.projectors.phrases import counted, json_text
+from spine.projectors.visible import one_line
+from spine.proof.replay import Replayed
+from spine.proof.replay_compare import Difference
+from spine.values import freeze
+
+__all__ = ["finding", "replay_fact"]
+
+_AROUND: Final = 24
+"""Characters shown on either side of where two texts begin to differ."""
+_MAX: Final = 160
+
+
+def finding(found: Replayed, facts: str = "") -> str:
+    """The finding in lines, without a newline at the end; `facts` are added to the line of an equal one."""
+    return "\n".join(_lines(found, facts))
+
+
+def _lines(found: Replayed, facts: str) -> Iterator[str]:
+    if found.missing:
+        names = ", ".join(found.missing)
+        verb = "is" if len(found.missing) == 1 else "are"
+        yield f"no verdict: {names} took part in {found.session} and {verb} not loaded now"
+    elif found.difference is not None:
+        yield from _difference(found.difference)
+        if found.cause is not None:
+            yield f"  {one_line(str(found.cause))}"
+    else:
+        how = "byte for byte" if found.is_exact else "in what they say; the log has an older format"
+        processes = f", in {counted(found.processes, 'process')}" if found.processes > 1 else ""
+        yield f"equal: {counted(found.events, 'event')} {how}{processes}{facts}"
+    for drift in found.drift:
+        yield f"  drift: {one_line(drift)}"
+
+
+def _difference(found: Difference) -> Iterator[str]:
+    if found.is_stuck:
+        there = "the log ends" if found.recorded is None else f"the log goes on with {_name(found.recorded)}"
+        yield f"DIFFERENT at seq {found.seq}: nothing happens any more; {there}"
+        return
+    if found.now is None or found.recorded is None or not found.path:
+        log = "nothing" if found.recorded is None else _name(found.recorded)
+        now = "nothing" if found.now is None else _name(found.now)
+        yield f"DIFFERENT at seq {found.seq}: another event"
+        yield f"  log  {log}"
+        yield f"  now  {now}"
+        return
+    character = "" if found.character is None else f", character {found.character}"
+    yield f"DIFFERENT at seq {found.seq} {_name(found.recorded)}, path {found.path}{character}"
+    yield f"  log  {_shown(found.old, found.character)}"
+    yield f"  now  {_shown(found.new, found.character)}"
+
+
+def _name(event: RecordedEvent) -> str:
+    return f"{event.type} {event.place}" if event.place else event.type
+
+
+def _shown(value: Any, character: int | None) -> str:
+    if not isinstance(value, str) or character is None:
+        text = "nothing" if value is None else json_text(freeze(value))
+        return one_line(text if len(text) <= _MAX else f"{text[: _MAX - 1]}…")
+    begin, end = max(0, character - _AROUND), character + _AROUND
+    before, after = "…" if begin else "", "…" if end < len(value) else ""
+    return f"{before}{one_line(value[begin:end])}{after}"
+
+
+def replay_fact(found: Replayed) -> dict[str, Any]:
+    """The finding as JSON."""
+    return {
+        "session": found.session,
+        "verdict": found.verdict,
+        "events": found.events,
+        "processes": found.processes,
+        "exact": found.is_exact,
+        "missing": list(found.missing),
+        "drift": list(found.drift),
+        "difference": None if found.difference is None else _difference_fact(found.difference),
+        "cause": None if found.cause is None else _cause_fact(found),
+    }
+
+
+def _difference_fact(found: Difference) -> dict[str, Any]:
+    return {
+        "seq": found.seq,
+        "recorded": None if found.recorded is None else _name(found.recorded),
+        "now": None if found.now is None else _name(found.now),
+        "path": found.path or None,
+        "character": found.character,
+        "old": found.old,
+        "new": found.new,
+        "stuck": found.is_stuck,
+    }
+
+
+def _cause_fact(found: Replayed) -> dict[str, Any]:
+    cause = found.cause
+    assert cause is not None
+    return {
+        "kind": cause.kind,
+        "name": cause.name,
+        "owner": cause.owner,
+        "old": cause.old,
+        "new": cause.new,
+        "change": cause.change,
+        "steps": list(cause.steps),
+        "text": str(cause),
+    }
