@@ -10,7 +10,7 @@ from spine.errors import DuplicateContribution, LimitUnavailable, UsageError
 from spine.functions import FunctionTool, as_tool
 from spine.llm.request import Route, Thinking, parameter_problem
 from spine.tools import Approval, ApprovalPolicy, Tool
-from spine.values import EMPTY_OBJECT, Digest, JsonObject, digest, encode, freeze_object
+from spine.values import EMPTY_OBJECT, Digest, JsonObject, clean_text, digest, encode, freeze_object
 
 __all__ = ["Agent", "Limits"]
 
@@ -57,6 +57,11 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 _PARAMETERS: Final = ("max_output_tokens", "temperature", "thinking")
 
 
+def _clean(given: Any) -> Any:
+    """Text without lone surrogates, which no log could hold; anything else is refused by name below."""
+    return clean_text(given) if isinstance(given, str) else given
+
+
 def _problem(agent: "Agent") -> str | None:
     for field, (fits, wanted) in _FIELDS.items():
         value = getattr(agent, field)
@@ -95,8 +100,8 @@ class Agent:
 
     model: str = attrs.field(converter=_model)
     """`provider:name`, or an alias of the configuration."""
-    name: str = attrs.field(default="agent", kw_only=True)
-    instructions: str | None = attrs.field(default=None, kw_only=True)
+    name: str = attrs.field(default="agent", converter=_clean, kw_only=True)
+    instructions: str | None = attrs.field(default=None, converter=_clean, kw_only=True)
     """Becomes the prompt section `instructions`, order 10."""
     tools: tuple[Tool | FunctionTool[..., Any] | str, ...] = attrs.field(default=(), converter=_tools, kw_only=True)
     limits: Limits = attrs.field(default=Limits(), kw_only=True)

@@ -124,3 +124,9 @@ def test_the_contract_covers_what_the_agent_asks_of_model_and_tools(change: dict
     agent = Agent("p:m", instructions="Be brief.", tools=[LOOK])
     assert contract_of(agent.evolve(**change)) != contract_of(agent)
     assert contract_of(agent.evolve(limits=Limits(steps=3), metadata={"k": 1})) == contract_of(agent)
+
+
+def test_lone_surrogates_in_an_agents_texts_are_replaced_when_it_is_made() -> None:
+    """No log could hold them, and a contract over them could not be written."""
+    agent = Agent("scripted:demo", name="a\ud800", instructions="half \udfff")
+    assert (agent.name, agent.instructions) == ("a\ufffd", "half \ufffd")
