@@ -40,6 +40,7 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.cli.plugins": "spine.cli",
         "spine.cli.prefix": "spine.cli",
         "spine.cli.report": "spine.cli",
+        "spine.cli.replay": "spine.cli",
         "spine.cli.request": "spine.cli",
         "spine.cli.run": "spine.cli",
         "spine.cli.scenario": "spine.cli",

@@ -45,6 +45,7 @@ TABLE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Prove": {
         "diff": ("spine.cli.diff", "Compare two sessions: prompts, answers, calls, results, cost."),
         "prefix": ("spine.cli.prefix", "Tell how much of each request the next one begins with."),
+        "replay": ("spine.cli.replay", "Run a session again from its log, and tell the first difference."),
         "verify": ("spine.cli.verify", "Check chain, contents, requests and calls of a session or an export."),
         "report": ("spine.cli.report", "Write a session as one HTML page that proves itself."),
         "export": ("spine.cli.exchange", "Write a session to a file that verifies on its own."),

@@ -1,0 +1,80 @@
+"""`replay` (floor 15): the session again, from its log; exit status 1 at the first difference, 3 without a verdict."""
+
+import sys
+import time
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import attrs
+import click
+
+from spine.agent import Agent
+from spine.cli.agents import choose_agent, recorded_agent
+from spine.cli.ending import FAILS, HOLDS, NO_VERDICT, error_line
+from spine.cli.options import options, session_argument
+from spine.cli.reading import reading_session
+from spine.cli.screen import note, out, out_json
+from spine.config import Settings, load_settings
+from spine.errors import SpineError, UsageError
+from spine.proof.replay import Replayed, Setting
+from spine.proof.replay import replay as run_again
+from spine.proof.replay_text import finding, replay_fact
+from spine.stored import StoredLog
+
+__all__ = ["COMMANDS", "agent_now", "count_connections"]
+
+_STATUS: Final = {"equal": HOLDS, "different": FAILS, "missing": NO_VERDICT}
+
+
+@click.command()
+@session_argument
+@options("store", "agent", "json")
+def replay(session: str | None, store: str | None, agent: str | None, as_json: bool) -> int:
+    """Run a session again from its log: agent and plugins as installed now, everything else as recorded."""
+    settings = load_settings(arguments={"store": store, "agent": agent})
+    connections = count_connections()
+    with reading_session(store, session, check=True) as reader:
+        chosen = agent_now(settings, reader)
+        if chosen is None:
+            return NO_VERDICT
+        began = time.perf_counter()
+        setting = Setting(agent=chosen, settings=settings)
+        found: Replayed = anyio.run(partial(run_again, reader, setting))
+        took = time.perf_counter() - began
+    if as_json:
+        out_json({**replay_fact(found), "connections": connections[0], "duration_s": round(took, 3)})
+    else:
+        plural = "" if connections[0] == 1 else "s"
+        out(finding(found, f", {connections[0]} connection{plural}, {took:.2f} s"))
+    return _STATUS[found.verdict]
+
+
+def agent_now(settings: Settings, reader: StoredLog) -> Agent | None:
+    """The session's agent as it is today; None, with a sentence on stderr, when it cannot be had."""
+    recorded = recorded_agent(reader)
+    unset = attrs.evolve(settings, model=None)  # the plain assistant is asked with the model of the log
+    try:
+        chosen = choose_agent(unset, recorded, reader)
+        if chosen is None:
+            name = recorded.agent.name if recorded is not None else "agent"
+            text = f'session {reader.session} was recorded with agent "{name}", and nobody says where it is'
+            raise UsageError(text, hint=f"spine replay {reader.session} --agent module:attribute")
+    except SpineError as error:
+        note(error_line(error))
+        return None
+    return chosen.agent
+
+
+def count_connections() -> list[int]:
+    """A counter of the connections that this process tries to open from now on."""
+    count = [0]
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        count[0] += event == "socket.connect"
+
+    sys.addaudithook(look)
+    return count
+
+
+COMMANDS: Final = {"replay": replay}
