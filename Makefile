@@ -9,6 +9,8 @@
 #   make live-keyed  five tasks with a model that needs a key: ROUTE=provider:model MAX_COST=0.05; asks first
 #   make wire        recorded provider answers against their expected readings, and cut at COUNT=64 places each
 #   make chaos       every fault over each protocol, on each event loop, with and without retries: the report cards
+#   make writers     processes race for one session: linearizable; COUNT=1000000 attempts, a fifth for PostgreSQL
+#   make unknown     COUNT=5000 commits whose answer is lost: nothing twice, nothing missing
 #   make bench       figures against floors; make bench T="T1 T5" for some of them
 #   make clean       take away what the others made
 
@@ -24,7 +26,7 @@ RUN := $(BIN)/python
 PIP := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --root-user-action=ignore
 CORPUS := ../shared/wire
 
-.PHONY: help demo test lint types scenarios live live-proxy live-keyed wire chaos bench clean install install-live
+.PHONY: writers unknown help demo test lint types scenarios live live-proxy live-keyed wire chaos bench clean install install-live
 .DELETE_ON_ERROR:
 
 help:
@@ -98,6 +100,9 @@ chaos: $(VENV)/.dev
 	@status=0; for subject in anthropic.protocol:AnthropicMessages openai_chat.protocol:OpenAIChat openai_responses.protocol:OpenAIResponses; do \
 		$(RUN) -m pytest -q --spine-conformance spine_$$subject || status=1; \
 	done; exit $$status
+
+writers unknown: $(VENV)/.dev
+	@PYTHONPATH=plugins $(RUN) tests/long/$@.py $(if $(filter command environment,$(firstword $(origin COUNT))),--count $(COUNT))
 
 bench: $(VENV)/.dev
 	@$(RUN) -m benchmarks $(T)
