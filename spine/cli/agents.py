@@ -7,10 +7,11 @@ new session without any gets a plain assistant on the configured model.
 import importlib
 import sys
 import traceback
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -21,7 +22,15 @@ from spine.events import SessionCreated
 from spine.projectors.usage import SessionUsage
 from spine.stored import StoredLog
 
-__all__ = ["ChosenAgent", "choose_agent", "load_agent", "make_importable", "recorded_agent", "recorded_route"]
+__all__ = [
+    "ChosenAgent",
+    "choose_agent",
+    "load_agent",
+    "load_function",
+    "make_importable",
+    "recorded_agent",
+    "recorded_route",
+]
 
 _EXPLICIT: Final = ("--", "SPINE_")
 
@@ -84,7 +93,7 @@ def load_agent(reference: str, folder: Path) -> Agent:
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
         raise UsageError(f'agent "{reference}" is not of the form module:attribute', hint="--agent shop.agent:agent")
-    module = _import(module_name, reference, folder)
+    module = _import(module_name, f'agent "{reference}"', folder)
     found = getattr(module, attribute, None)
     if isinstance(found, Agent):
         return found
@@ -98,6 +107,19 @@ def load_agent(reference: str, folder: Path) -> Agent:
     raise UsageError(f'agent "{reference}": {what}{there}')
 
 
+def load_function(reference: str, folder: Path) -> Callable[..., Any]:
+    """Import a function named as `module:function`, looked for as an agent is. Raises `UsageError`."""
+    module_name, _, attribute = reference.partition(":")
+    what = f'function "{reference}"'
+    if not module_name or not attribute:
+        raise UsageError(f"{what} is not of the form module:function", hint="checks:fails")
+    found = getattr(_import(module_name, what, folder), attribute, None)
+    if not callable(found):
+        raise UsageError(f'{what}: {module_name} has no function "{attribute}"')
+    function: Callable[..., Any] = found
+    return function
+
+
 def make_importable(folder: Path) -> None:
     """Let modules of `folder` and of the working folder be imported, before any other of the same name."""
     for place in (str(Path.cwd()), str(folder.absolute())):
@@ -105,7 +127,7 @@ def make_importable(folder: Path) -> None:
             sys.path.insert(0, place)
 
 
-def _import(name: str, reference: str, folder: Path) -> ModuleType:
+def _import(name: str, what: str, folder: Path) -> ModuleType:
     make_importable(folder)
     try:
         return importlib.import_module(name)
@@ -113,13 +135,13 @@ def _import(name: str, reference: str, folder: Path) -> ModuleType:
         raise
     except ModuleNotFoundError as exc:
         if exc.name is not None and (name == exc.name or name.startswith(f"{exc.name}.")):
-            raise UsageError(f'agent "{reference}": there is no module "{exc.name}" in {folder.absolute()}') from exc
-        raise _broken(reference, name, exc) from exc
+            raise UsageError(f'{what}: there is no module "{exc.name}" in {folder.absolute()}') from exc
+        raise _broken(what, name, exc) from exc
     except Exception as exc:
-        raise _broken(reference, name, exc) from exc
+        raise _broken(what, name, exc) from exc
 
 
-def _broken(reference: str, name: str, error: Exception) -> UsageError:
+def _broken(what: str, name: str, error: Exception) -> UsageError:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if len(frames) > 1 else ""
-    return UsageError(f'agent "{reference}": {name} does not load: {type(error).__name__}: {error}{where}')
+    return UsageError(f"{what}: {name} does not load: {type(error).__name__}: {error}{where}")

@@ -10,6 +10,7 @@ from spine.cli.agents import make_importable
 from spine.cli.ending import FAILS, HOLDS
 from spine.cli.options import options
 from spine.cli.scenario_recording import from_session, record
+from spine.cli.scenario_shrinking import shrink
 from spine.cli.screen import note, out, out_json
 from spine.config import load_settings
 from spine.errors import UsageError
@@ -27,6 +28,7 @@ def scenario() -> None:
 scenario.add_command(from_session)
 scenario.add_command(record)
 
+scenario.add_command(shrink)
 
 @scenario.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=pathlib.Path))

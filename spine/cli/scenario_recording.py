@@ -25,7 +25,7 @@ from spine.testing.scenario_writing import WrittenScenario, scenario_of
 from spine.testing.yaml_tree import dump
 from spine.values import Secret
 
-__all__ = ["from_session", "record"]
+__all__ = ["from_session", "record", "secrets_of", "write_down"]
 
 _SCHEMA: Final = "# yaml-language-server: $schema=scenario.schema.json\n"
 _PLUGIN: Final = click.option("--plugin", "plugins", multiple=True, metavar="MODULE", help="A plugin that had a part.")
@@ -41,8 +41,8 @@ def from_session(
 ) -> int:
     """Write a stored session, or an export, as a scenario; keys are masked."""
     with reading_session(store, session) as reader:
-        written = scenario_of(reader, agent=agent, plugins=plugins, secrets=_secrets(load_settings()))
-    return _write(written, output)
+        written = scenario_of(reader, agent=agent, plugins=plugins, secrets=secrets_of(load_settings()))
+    return write_down(written, output)
 
 
 @click.command()
@@ -69,9 +69,9 @@ def record(
                 with shown(session) as screen:
                     turn = await interruptible(session, lambda text=text: session.run(text, check=False))  # type: ignore[misc]
                     end_turn(session, turn, screen, as_json=False)
-            return scenario_of(session.log, agent=settings.agent, plugins=plugins, secrets=_secrets(settings))
+            return scenario_of(session.log, agent=settings.agent, plugins=plugins, secrets=secrets_of(settings))
 
-    return _write(anyio.run(talk), output)
+    return write_down(anyio.run(talk), output)
 
 
 def _check_new(output: pathlib.Path) -> None:
@@ -81,7 +81,8 @@ def _check_new(output: pathlib.Path) -> None:
         raise UsageError(f"{output} is there already; nothing was changed", hint="another name")
 
 
-def _write(written: WrittenScenario, output: pathlib.Path | None) -> int:
+def write_down(written: WrittenScenario, output: pathlib.Path | None) -> int:
+    """Print a scenario, or write it to a file and play it once; the exit status says how that went."""
     for text in written.notes:
         note(f"note: {text}")
     if output is None:
@@ -102,7 +103,7 @@ def _text(written: WrittenScenario) -> str:
     return text
 
 
-def _secrets(settings: Settings) -> list[Secret]:
+def secrets_of(settings: Settings) -> list[Secret]:
     """Every key that lies in the environment or a file; no program is run for one that nobody asked for."""
     found: list[Secret] = []
     for provider in settings.extend(CATALOGUE).providers.values():

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from model_server import call, say, serving
 
 from spine.testing.yaml_tree import Source, parse
@@ -51,3 +52,32 @@ def test_a_live_run_is_recorded_with_the_agent_it_ran(spine, shop, monkeypatch, 
 def test_without_an_input_nothing_is_recorded(spine, folder: Path) -> None:
     assert spine("scenario", "record", "x.scenario.yaml").exit_code == 2
     assert not (folder / "x.scenario.yaml").exists()
+
+
+@pytest.mark.parametrize("words", [["--shows", "reference R-88"], ["--fails", "checks:is_paid"]])
+def test_a_session_is_shrunk_to_a_scenario_that_still_fails(spine, demo: Path, words: list[str]) -> None:
+    (demo / "checks.py").write_text(
+        "def is_paid(events):\n    return any(e.type == 'tool.completed' and 'R-88' in str(e.data) for e in events)\n"
+    )
+    done = spine("scenario", "shrink", *words, "-o", "small.scenario.yaml")
+    assert done.exit_code == 0, done.stderr
+    assert "fails from seq 23 on; 1 of 1 input and " in done.stderr
+    assert done.stdout.startswith("ok    small.scenario.yaml")
+    assert spine("scenario", "run", "small.scenario.yaml").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "one of --fails and --shows must say it. Try: --shows TEXT  [usage]"),
+        (["--shows", "a", "--fails", "b:c"], "one of --fails and --shows must say it"),
+        (["--shows", "nowhere"], "refund-1017 does not fail: none of its 27 events shows what is looked for"),
+        (["--fails", "nonsense"], 'function "nonsense" is not of the form module:function'),
+        (["--fails", "json:nothing"], 'function "json:nothing": json has no function "nothing"'),
+        (["--fails", "nowhere_at_all:x"], 'function "nowhere_at_all:x": there is no module "nowhere_at_all" in '),
+    ],
+)
+def test_what_cannot_be_shrunk_is_told(spine, demo: Path, words: list[str], said: str) -> None:
+    done = spine("scenario", "shrink", *words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
