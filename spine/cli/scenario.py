@@ -1,7 +1,7 @@
 """`scenario` (floor 15): files that are played without a key; exit status 1 when one does not hold."""
 
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import click
@@ -15,6 +15,7 @@ from spine.cli.screen import note, out, out_json
 from spine.config import load_settings
 from spine.errors import UsageError
 from spine.testing import ScenarioResult, SweepResult, find_scenarios, run_scenarios, sweep_scenario
+from spine.testing.scenario_recording import record_scenario
 
 __all__ = ["COMMANDS"]
 
@@ -27,21 +28,30 @@ def scenario() -> None:
 
 scenario.add_command(from_session)
 scenario.add_command(record)
-
 scenario.add_command(shrink)
+
 
 @scenario.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=pathlib.Path))
 @click.option("--snapshot-update", is_flag=True, help="Write transcripts anew instead of comparing.")
 @click.option("--crash-sweep", is_flag=True, help="Play each once for every place where its process can die.")
+@click.option("--record", "is_recording", is_flag=True, help="Ask the real models anew and write their answers.")
 @options("json")
-def run(paths: tuple[pathlib.Path, ...], snapshot_update: bool, crash_sweep: bool, as_json: bool) -> int:
+def run(
+    paths: tuple[pathlib.Path, ...], snapshot_update: bool, crash_sweep: bool, is_recording: bool, as_json: bool
+) -> int:
     """Run the scenarios in files and folders; by default those in scenarios/."""
-    if crash_sweep and snapshot_update:
+    if crash_sweep and (snapshot_update or is_recording):
         raise UsageError("--crash-sweep compares no transcript, so it cannot write one", hint="spine scenario run")
     make_importable(load_settings().folder)
     count = failed = 0
-    for result in _results(paths or (pathlib.Path("scenarios"),), update=snapshot_update, crash_sweep=crash_sweep):
+    chosen = find_scenarios(paths or (pathlib.Path("scenarios"),))
+    mode: Callable[[pathlib.Path], ScenarioResult | SweepResult] | None
+    mode = sweep_scenario if crash_sweep else record_scenario if is_recording else None
+    results: Iterable[ScenarioResult | SweepResult] = (
+        run_scenarios(chosen, update=snapshot_update) if mode is None else map(mode, chosen)
+    )
+    for result in results:
         count += 1
         failed += not result.is_ok
         if as_json:
@@ -52,12 +62,6 @@ def run(paths: tuple[pathlib.Path, ...], snapshot_update: bool, crash_sweep: boo
         raise UsageError("no scenario was found; files are called NAME.scenario.yaml", hint="spine init NAME")
     note(f"{count - failed} of {count} hold")
     return FAILS if failed else HOLDS
-
-
-def _results(
-    paths: tuple[pathlib.Path, ...], *, update: bool, crash_sweep: bool
-) -> Iterable[ScenarioResult | SweepResult]:
-    return map(sweep_scenario, find_scenarios(paths)) if crash_sweep else run_scenarios(paths, update=update)
 
 
 def _fact(result: ScenarioResult | SweepResult) -> dict[str, object]:

@@ -25,6 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("spine_block_network", text, type="bool", default=False)
     help = "try an adapter: run the conformance kit on what module:factory gives, and nothing else; may be repeated"
     group = parser.getgroup("spine")
+    record = "ask the real models that scenarios name anew, and write their answers into the files"
+    group.addoption("--spine-record", action="store_true", help=record)
     group.addoption("--spine-conformance", action="append", default=[], metavar="MODULE:FACTORY", help=help)
 
 
@@ -54,7 +56,12 @@ class ScenarioItem(pytest.Item):
     """A scenario, run as a test."""
 
     def runtest(self) -> None:
-        """Run it; with `--snapshot-update` its transcript is written anew."""
+        """Run it; with `--snapshot-update` its transcript is written anew, with `--spine-record` its script."""
+        if self.config.getoption("--spine-record"):
+            result = load("spine.testing.scenario_recording").record_scenario(self.path)
+            if not result.is_ok:
+                raise ScenarioFailed(str(result))
+            return
         update = bool(self.config.getoption("--snapshot-update", False))
         result = load("spine.testing.scenario_run").run_scenario(self.path, update=update)
         if not result.is_ok:
@@ -153,7 +160,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _is_guarded(item: pytest.Item) -> bool:
-    if item.get_closest_marker("live") is not None:
+    if item.get_closest_marker("live") is not None or item.config.getoption("--spine-record"):
         return False
     uses = not _FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
     return uses or isinstance(item, ScenarioItem) or bool(item.config.getini("spine_block_network"))

@@ -37,6 +37,8 @@ __all__ = ["Ending", "Play", "play"]
 
 LIMIT_S = 30.0
 """Real seconds until a scenario counts as hanging."""
+LIVE_LIMIT_S = 600.0
+"""The same where a real model answers."""
 ALONE = Settings(installed_plugins=False)
 _POLL_S = 0.001
 _LOOK_S = 0.02
@@ -59,10 +61,13 @@ class Ending:
     """What each process was given, with the seq from which it went on: for a replay."""
 
 
-async def play(scenario: Scenario, path: Path) -> Ending:
-    """Play a scenario on an SQLite file that does not exist yet. Raises `ScenarioInvalid`."""
-    played = Play(scenario, path)
-    with anyio.move_on_after(LIMIT_S) as limit:
+async def play(scenario: Scenario, path: Path, *, live: Settings | None = None) -> Ending:
+    """Play a scenario on an SQLite file that does not exist yet. Raises `ScenarioInvalid`.
+
+    With `live`, the real model answers instead of the script, as these settings say, and takes its real time.
+    """
+    played = Play(scenario, path, live)
+    with anyio.move_on_after(LIMIT_S if live is None else LIVE_LIMIT_S) as limit:
         while await played.process():
             pass
     if limit.cancelled_caught:
@@ -73,8 +78,9 @@ async def play(scenario: Scenario, path: Path) -> Ending:
 class Play:
     """A scenario that is being played: everything that outlives a process."""
 
-    def __init__(self, scenario: Scenario, path: Path) -> None:
+    def __init__(self, scenario: Scenario, path: Path, live: Settings | None = None) -> None:
         self.scenario = scenario
+        self._real = live
         self.problems: list[str] = []
         self._path = path
         self._clock = FakeClock()
@@ -127,12 +133,12 @@ class Play:
     def _open(self, store: Any, stage: Stage) -> Runtime:
         return Runtime.open(
             store,
-            model=HeldModel(self._model, stage, self._find_place),
+            model=HeldModel(self._model, stage, self._find_place) if self._real is None else None,
             plugins=self._given_plugins(),
-            clock=self._clock,
+            clock=self._clock if self._real is None else None,
             random=FakeRandom(),
             retry=RetryPolicy(attempts=self.scenario.attempts),
-            settings=ALONE,
+            settings=self._real or ALONE,
         )
 
     def _find_place(self, session: Session) -> None:
@@ -291,7 +297,7 @@ class Play:
         """What it came to."""
         self._check_sent()
         self.problems.extend(self._answers.problems())
-        self.problems.extend(self._unused())
+        self.problems.extend(self._unused() if self._real is None else ())
         mismatch = self._model.mismatch
         return Ending(
             events=self._events,

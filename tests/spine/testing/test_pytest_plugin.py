@@ -224,6 +224,65 @@ def test_scenarios_are_guarded(pytester: pytest.Pytester) -> None:
 # ------------------------------------------------------------------------------------------------- free unless used
 
 
+MODEL = """
+from spine.hooks import hookimpl
+from spine.llm.chunks import TextDelta
+from spine.llm.response import ModelResponse
+from spine.messages import Message, TextBlock
+
+class Real:
+    def __init__(self, settings): pass
+    def check(self, request): pass
+    async def stream(self, request):
+        yield TextDelta(0, "Good day")
+        message = Message(role="assistant", content=(TextBlock(text="Good day"),))
+        yield ModelResponse(message=message, stop_reason="end_turn")
+    async def aclose(self): pass
+
+@hookimpl
+def spine_register_adapters(registrar):
+    registrar.add(Real, provider="demo")
+"""
+
+
+def test_scenarios_are_recorded_with_the_real_model(pytester: pytest.Pytester) -> None:
+    """`--spine-record` writes what it answers into the file, which then holds without it."""
+    pytester.makepyfile(real=MODEL)
+    text = SCENARIO.replace("inputs:", "plugins: [real]\ninputs:").replace(
+        "model: [{say: Hello}]", "model:\n  - say: Hello"
+    )
+    path = pytester.path / "hello.scenario.yaml"
+    path.write_text(text)
+    pytester.runpytest("--spine-record").assert_outcomes(passed=1)
+    assert "say: Good day" in path.read_text()
+    assert "Good day" in (pytester.path / "hello.transcript.txt").read_text()
+    pytester.runpytest().assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    "options", [("-n", "2"), ("-p", "randomly", "-p", "no:cacheprovider")], ids=["xdist", "randomly"]
+)
+def test_it_works_beside_plugins_that_part_or_shuffle_a_suite(
+    pytester: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    """Scenarios and tests with fixtures, on several processes and in any order."""
+    name = "xdist" if options[0] == "-n" else "pytest_randomly"
+    pytest.importorskip(name, reason=f"{name} is not installed")
+    pytester.makeini("[pytest]\nfilterwarnings = error")
+    for number in range(4):
+        (pytester.path / f"s{number}.scenario.yaml").write_text(SCENARIO.replace("expect: {transcript: snapshot}", ""))
+    pytester.makepyfile(
+        HEAD
+        + """
+@pytest.mark.parametrize("number", range(4))
+async def test_it(spine_runtime, spine_script, number):
+    spine_script(say(f"number {number}"))
+    assert (await (await spine_runtime.session("s", agent)).run("Which?")).text == f"number {number}"
+"""
+    )
+    pytester.runpytest_subprocess(*options).assert_outcomes(passed=12)
+
+
 def test_the_plugin_costs_other_suites_nothing(pytester: pytest.Pytester) -> None:
     """A suite that uses none of it loads neither runtime nor codec nor YAML."""
     pytester.makepyfile(
