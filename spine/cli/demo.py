@@ -16,6 +16,7 @@ MEMORY: Final = "memory:"
 _TRY: Final = (
     ("spine request --step t1s3 --diff", "what the model saw, and what was new"),
     ("spine verify", "proof that nothing was changed"),
+    ("spine replay", "the same session again, from its log"),
     ("spine explain t1s2c1", "who asked for the refund, and who allowed it"),
 )
 

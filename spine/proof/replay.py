@@ -5,6 +5,7 @@ several processes wrote is replayed process by process: each begins with what wa
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -20,7 +21,7 @@ from spine.events import (
     SessionResumed,
     TurnStarted,
 )
-from spine.hooks import Hooks, Implementation
+from spine.hooks import HOOK_TIMEOUT_S, Hooks, Implementation
 from spine.loop import run_turn
 from spine.opening import open_store
 from spine.proof.replay_cause import Cause, cause_of
@@ -37,8 +38,8 @@ from spine.stored import StoredLog
 
 __all__ = ["Replayed", "Setting", "replay"]
 
-STANDSTILL_S: Final = 5.0
-"""Real seconds without anything happening after which a replay is given up."""
+STANDSTILL_S: Final = 1.0
+"""Real seconds without anything happening after which a replay is given up, when no hook is at work."""
 _LOOK_S: Final = 0.02
 _BEGINNINGS: Final = (SessionCreated, SessionResumed, TurnStarted)
 """Facts that are taken over as they stand."""
@@ -124,6 +125,7 @@ class _Replay:
         self._drift: dict[str, None] = {}
         self._world: World | None = None
         self._has_turned = False
+        self._versions_now: Mapping[str, str] = {}
         self._is_exact = True
         self.difference: Difference | None = None
         self.cause: Cause | None = None
@@ -160,7 +162,7 @@ class _Replay:
         if self.difference is None:
             self.difference = difference
             run = self._world.run if self._world is not None else None
-            self.cause = cause_of(self._recording, difference, run)
+            self.cause = cause_of(self._recording, difference, run, self._versions_now)
 
     # ------------------------------------------------------------------------------------------------- one process
 
@@ -197,6 +199,10 @@ class _Replay:
         )
         run = _machinery(session)
         self._note_drift(session, world)
+        self._versions_now = dict(run.plugins())
+        run.plugins = partial(
+            self._recording.versions, run.log.seq
+        )  # an approval binds to them: their drift is told apart
         run.execute = world.execute
         run.policy = RecordedPolicy(world)  # type: ignore[assignment]  # in its shape
         world.run = run
@@ -258,9 +264,13 @@ class _Replay:
                     run.cancel_scope.cancel()
             if world.activity != seen:
                 seen, since = world.activity, anyio.current_time()
-            elif anyio.current_time() - since > STANDSTILL_S and not world.is_over:
+            elif anyio.current_time() - since > self._patience(world) and not world.is_over:
                 self._differ(Difference(seq=world.length + 1, recorded=world.next, now=None, is_stuck=True))
                 world.finish()
+
+    def _patience(self, world: World) -> float:
+        at_work = len(world.run.watch.running) if world.run is not None else 0
+        return STANDSTILL_S if at_work <= world.holding else STANDSTILL_S + HOOK_TIMEOUT_S
 
 
 def _opens_turn(event: RecordedEvent, recording: Recording) -> bool:

@@ -4,6 +4,7 @@ What the loop made of a step follows from sections, tools, parameters, hooks and
 which of them it depends on. Whatever none of them explains is the loop's own.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -13,8 +14,6 @@ import attrs
 from spine.events import (
     ApprovalRequested,
     RecordedEvent,
-    SessionCreated,
-    SessionResumed,
     StepFailed,
     ToolCompleted,
     TurnFailed,
@@ -69,6 +68,7 @@ class _Case:
     recording: Recording
     difference: Difference
     run: Run | None
+    versions: Mapping[str, str]
 
     @property
     def sides(self) -> tuple[RecordedEvent, ...]:
@@ -83,9 +83,9 @@ class _Case:
         return next((event.place for event in self.sides if event.place), "")
 
 
-def cause_of(recording: Recording, difference: Difference, run: Run | None) -> Cause:
-    """The cause of a difference; `run` is the replayed session as it stood when it differed."""
-    case = _Case(recording, difference, run)
+def cause_of(recording: Recording, difference: Difference, run: Run | None, versions: Mapping[str, str]) -> Cause:
+    """The cause of a difference; `run` is the replayed session as it stood then, `versions` those of its plugins."""
+    case = _Case(recording, difference, run, versions)
     return next(filter(None, (look(case) for look in _LOOKS)), Cause(kind="loop", name="of this version of spine"))
 
 
@@ -180,9 +180,7 @@ def _beside(case: _Case, seq: int) -> Cause | None:
 def _of_origins(case: _Case, path: str) -> Cause:
     kind, _, rest = path.partition(".origins.")[2].partition("[")
     if kind.startswith("hooks"):
-        hook = kind.partition(".")[2]
-        owner = _plain(case.difference.new or case.difference.old)
-        return Cause(kind="hook", name=hook, owner=owner, change=f"asked in another order: {_both(case)}")
+        return _of_chain(case, kind.partition(".")[2])
     entries = getattr(case.run.capabilities, kind, ()) if case.run is not None and case.run.capabilities else ()
     items = list(entries.values() if isinstance(entries, Mapping) else entries)
     number = int(rest.partition("]")[0] or 0) if rest else 0
@@ -193,6 +191,21 @@ def _of_origins(case: _Case, path: str) -> Cause:
     return Cause(kind=_KINDS.get(kind, kind), name=name, owner=_plain(owner), change=change)
 
 
+def _of_chain(case: _Case, hook: str) -> Cause:
+    """Which plugins are asked in a hook, and in which order, has changed."""
+    texts = [event.data.text or "{}" for event in case.sides]
+    chains = [decode(text.encode()).get("origins", {}).get("hooks", {}).get(hook, []) for text in texts]
+    names = [[_plain(plugin) for plugin in chain] for chain in chains]
+    gone = [plugin for plugin in names[0] if plugin not in names[-1]]
+    new = [plugin for plugin in names[-1] if plugin not in names[0]]
+    moved = [a for a, b in zip(*names, strict=False) if a != b] or names[-1]
+    plugin = (gone or new or moved)[0]
+    same = names[0] == names[-1]
+    change = "is gone" if gone else "is new" if new else "" if same else f"asked in another order: {_both(case)}"
+    old, now = _recorded_version(case, plugin), _version_now(case, plugin)
+    return Cause(kind="hook", name=hook, owner=plugin, old=old, new=now, change=change)
+
+
 _KINDS: Final[Mapping[str, str]] = {"sections": "section", "tools": "tool"}
 _REQUEST: Final = frozenset(("content.added", "model.requested"))
 
@@ -201,8 +214,9 @@ _REQUEST: Final = frozenset(("content.added", "model.requested"))
 
 
 def _of_patches(case: _Case) -> Cause | None:
-    sides = [_patches(event) for event in (case.difference.recorded, case.difference.now)]
-    before, after = sides
+    if case.difference.is_stuck:
+        return None
+    before, after = (_patches(event) for event in (case.difference.recorded, case.difference.now))
     for old, new in _paired(before, after):
         if old == new:
             continue
@@ -241,8 +255,9 @@ def _of_failure(case: _Case) -> Cause | None:
         if event.type == "hook.failed":
             return _of_plugins(event.data.hook, [event.data.plugin], case)
         if isinstance(event.data, StepFailed) and "plugin" in event.data.failure.details:
-            details = event.data.failure.details
-            return _of_plugins(str(details.get("hook", "hook")), [str(details["plugin"])], case)
+            named = re.search(r"\bspine_\w+", event.data.failure.message)
+            plugin = str(event.data.failure.details["plugin"])
+            return _of_plugins(named[0] if named else "", [plugin], case)
         if isinstance(event.data, TurnFailed) and event.data.failure.category == "limit":
             agent = case.run.agent.name if case.run is not None else ""
             return Cause(kind="limit", name=str(event.data.failure.details.get("limit", "")), owner=f"agent {agent}")
@@ -264,8 +279,8 @@ def _of_hooks(case: _Case) -> Cause | None:
 
 def _gone(case: _Case) -> list[str]:
     """Plugins of the log that are not loaded now."""
-    now = case.run.plugins() if case.run is not None else {}
-    return [f"{name}@{version}" for name, version in _recorded_versions(case).items() if name not in {*now, "spine"}]
+    recorded = case.recording.versions(case.difference.seq)
+    return [f"{name}@{version}" for name, version in recorded.items() if name not in case.versions]
 
 
 _ONLY_HOOKS: Final[Mapping[str, str]] = {
@@ -329,9 +344,9 @@ def _of_prices(case: _Case) -> Cause | None:
 
 
 _LOOKS: Final[tuple[Callable[[_Case], Cause | None], ...]] = (
+    _of_failure,
     _of_request,
     _of_patches,
-    _of_failure,
     _of_hooks,
     _of_wording,
     _of_call,
@@ -381,21 +396,12 @@ def _owner_now(case: _Case, kind: str, name: str) -> str:
     return next((entry.owner for entry in entries if entry.name == name), "")
 
 
-def _recorded_versions(case: _Case) -> Mapping[str, Any]:
-    owners = [
-        event.data.versions
-        for event in case.recording.events[: case.difference.seq]
-        if isinstance(event.data, SessionCreated | SessionResumed)
-    ]
-    return owners[-1] if owners else {}
-
-
 def _recorded_version(case: _Case, plugin: str) -> str | None:
-    return _recorded_versions(case).get(_plain(plugin))
+    return case.recording.versions(case.difference.seq).get(_plain(plugin))
 
 
 def _version_now(case: _Case, plugin: str) -> str | None:
-    return case.run.plugins().get(_plain(plugin)) if case.run is not None else None
+    return case.versions.get(_plain(plugin))
 
 
 def _tool_name(case: _Case, digest: str) -> str:

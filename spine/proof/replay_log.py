@@ -3,7 +3,7 @@
 Everything is read once. Rows stay as they were stored, because equality is judged over stored bytes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from spine.messages import ArtifactRefBlock
 from spine.requests import FRAME_TYPE
 from spine.store import Append, Content, Owner, Row, Store
 from spine.stored import StoredLog
-from spine.values import CallId, Digest, decode
+from spine.values import EMPTY_OBJECT, CallId, Digest, decode
 
 __all__ = ["Recording"]
 
@@ -99,6 +99,14 @@ class Recording:
             if event.type == "content.added" and event.data.media_type == FRAME_TYPE:
                 return isinstance(decode(self.content(event.data.digest)).get("origins"), dict)
         return False
+
+    def versions(self, after: int) -> Mapping[str, str]:
+        """Version of each plugin of the process that went on after seq `after`, by name."""
+        owners = (event.data for event in reversed(self.events[: after + 1]))
+        found = next(
+            (data.versions for data in owners if isinstance(data, SessionCreated | SessionResumed)), EMPTY_OBJECT
+        )
+        return {name: str(version) for name, version in found.items() if name != "spine"}
 
     def seed(self, store: Store, until: int) -> None:
         """Put the first `until` events into an empty store, contents included."""

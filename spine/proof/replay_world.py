@@ -83,6 +83,8 @@ class World:
         self.is_over = False
         self.activity = 0
         """Grows with everything that happens, for whoever looks for a standstill."""
+        self.holding = 0
+        """Hooks that have returned and are held back until it is their time."""
         self._changed = anyio.Event()
         self._monotonic = 0.0
         self._fresh: set[CallId] = set()
@@ -380,6 +382,13 @@ class World:
         return asked
 
     async def _hold(self, call: CallId, *, is_silent: bool) -> None:
+        self.holding += 1
+        try:
+            await self._hold_back(call, is_silent=is_silent)
+        finally:
+            self.holding -= 1
+
+    async def _hold_back(self, call: CallId, *, is_silent: bool) -> None:
         revised = next(self._revisions(call), None)
         if revised is None:
             if not is_silent and self._ends_in_group():

@@ -107,7 +107,8 @@ async def play_demo(store: str | Store = "sqlite:demo.db") -> Demo:
     with ScriptedAdapter(*demo_script(), clock=clock) as model:
         settings = Settings(installed_plugins=False)
         async with Runtime.open(store, model=model, clock=clock, random=FakeRandom(), settings=settings) as runtime:
-            session = await runtime.session(_free(runtime), AGENT, deps=Shop(), metadata={"customer": "c-77"})
+            options: dict[str, Any] = {"metadata": {"customer": "c-77"}, "reference": "spine.testing.demo:AGENT"}
+            session = await runtime.session(_free(runtime), AGENT, deps=Shop(), **options)
             turn = await session.run(INPUT)
             for approval in turn.approvals:
                 turn = await session.approve(approval.id, by=BY)

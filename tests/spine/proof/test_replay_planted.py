@@ -1,0 +1,255 @@
+"""A change that somebody made since a session was recorded is found where it first shows, and attributed."""
+
+import itertools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from spine.agent import Agent, Limits
+from spine.config import Settings
+from spine.hooks import Deny, hookimpl
+from spine.messages import TextBlock
+from spine.proof.replay import Replayed, Setting, replay
+from spine.proof.replay_text import finding
+from spine.runtime import Runtime
+from spine.sections import Section
+from spine.stored import StoredLog
+from spine.stores.memory import MemoryStore
+from spine.testing.clock import FakeClock, FakeRandom
+from spine.testing.script import call, fail, say
+from spine.testing.scripted import ScriptedAdapter
+from spine.tools import Tool, ToolDefinition
+from spine.values import SessionId
+
+pytestmark = pytest.mark.anyio
+ALONE = Settings(installed_plugins=False)
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}}
+POLICY = "Refunds are paid within 30 days of delivery."
+SCRIPT = (
+    say("Let me look.") + call("look", n=1) + call("look", n=2),
+    call("pay", n=3),
+    fail("overloaded"),
+    say("Done."),
+)
+
+
+async def done(arguments: Any, context: Any) -> str:
+    return f"order {arguments.get('n')}: key-1234"
+
+
+def tool(name: str, **fields: Any) -> Tool:
+    definition = ToolDefinition(
+        name=name, description=fields.pop("description", "As named."), parameters=fields.pop("schema", NUMBER)
+    )
+    return Tool(definition=definition, handler=done, **fields)
+
+
+async def larger(request: Any, call_next: Any) -> Any:
+    return await call_next(attrs.evolve(request, max_output_tokens=512))
+
+
+async def tenfold(call: Any, call_next: Any) -> Any:
+    return await call_next(attrs.evolve(call, arguments={"n": call.arguments["n"] * 10}))
+
+
+async def masked(outcome: Any, call_next: Any) -> Any:
+    result = await call_next(outcome)
+    return result.evolve(content=tuple(TextBlock(text=b.text.replace("1234", "****")) for b in result.content))
+
+
+async def cooler(request: Any, call_next: Any) -> Any:
+    return await call_next(attrs.evolve(request, temperature=(request.temperature or 1.0) / 2))
+
+
+ORDERS: dict[str, Any] = {
+    "version": "0.3.0",
+    "sections": [Section("refund-policy", render=POLICY, order=50), Section("tone", render="Be kind.", order=60)],
+    "spine_pre_step": larger,
+    "spine_pre_execute": tenfold,
+    "spine_post_execute": masked,
+}
+BRIEF: dict[str, Any] = {"version": "1.0", "sections": [], "spine_pre_step": cooler}
+
+
+def plugin(name: str, given: dict[str, Any]) -> types.ModuleType:
+    module = types.ModuleType(f"spine_{name}")
+    module.__dict__["__version__"] = given["version"]
+
+    def prompts(registrar: Any) -> None:
+        for section in given["sections"]:
+            registrar.add(section)
+
+    hooks = {**given, "spine_register_prompts": prompts}
+    for hook, function in hooks.items():
+        if hook.startswith("spine_") and function is not None:
+            setattr(module, hook, hookimpl(specname=hook)(function))
+    return module
+
+
+AGENT: dict[str, Any] = {
+    "instructions": "You help with orders.",
+    "temperature": 0.2,
+    "tools": (tool("look", effect="read_only", parallel=True), tool("pay", approval="ask")),
+    "limits": Limits(steps=9),
+}
+
+
+def setting(orders: Any = None, brief: Any = None, order: Any = ("orders", "brief"), **agent: Any) -> Setting:
+    """What the session is given, with what somebody changed."""
+    fields = {**AGENT, **agent}
+    plugins = {"orders": {**ORDERS, **(orders or {})}, "brief": {**BRIEF, **(brief or {})}}
+    return Setting(
+        agent=Agent(fields.pop("model", "lab:one"), **fields),
+        plugins=[plugin(name, plugins[name]) for name in order],
+        settings=ALONE,
+    )
+
+
+async def recorded(given: Setting) -> StoredLog:
+    store, clock = MemoryStore(), FakeClock()
+    model = ScriptedAdapter(*SCRIPT, clock=clock)
+    async with Runtime.open(
+        store, model=model, plugins=given.plugins, settings=ALONE, clock=clock, random=FakeRandom()
+    ) as runtime:
+        session = await runtime.session("shop", given.agent)
+        turn = await session.run("Refund my mug.")
+        await session.approve(turn.approvals[0].id, by="someone")
+        return StoredLog(store, runtime.codec, SessionId("shop"))
+
+
+def sections(*changed: Section) -> dict[str, Any]:
+    return {"sections": list(changed)}
+
+
+POLICY_14 = POLICY.replace("30", "14")
+TONE = ORDERS["sections"][1]
+COUNTER = itertools.count()
+
+
+async def deny(call: Any, call_next: Any) -> Any:
+    return Deny("not today") if call.name == "look" else await call_next(call)
+
+
+async def broken(request: Any, call_next: Any) -> Any:
+    raise ValueError("it is broken")
+
+
+async def asks_nothing(call: Any, call_next: Any) -> Any:
+    return await call_next(call)
+
+
+async def shows_all(outcome: Any, call_next: Any) -> Any:
+    return await call_next(outcome)
+
+
+async def eightfold(call: Any, call_next: Any) -> Any:
+    return await call_next(attrs.evolve(call, arguments={"n": call.arguments["n"] * 8}))
+
+
+def look(**changes: Any) -> dict[str, Any]:
+    return {"tools": (tool("look", **{"effect": "read_only", "parallel": True, **changes}), AGENT["tools"][1])}
+
+
+def pay(**changes: Any) -> dict[str, Any]:
+    return {"tools": (AGENT["tools"][0], tool("pay", **{"approval": "ask", **changes}))}
+
+
+def from_set(words: set[str]) -> str:
+    return " ".join(words)
+
+
+Plant = Callable[[], Setting]
+PLANTED: dict[str, tuple[Plant, str, str, str]] = {
+    # what somebody changed: the setting, then the kind, the name and the owner that must be found
+    "a word of the instructions": (
+        lambda: setting(instructions="You help with parcels."), "section", "instructions", "agent agent"),
+    "a word of a plugin's section": (
+        lambda: setting({"version": "0.4.0", **sections(Section("refund-policy", render=POLICY_14, order=50), TONE)}),
+        "section", "refund-policy", "orders"),
+    "the order of sections": (
+        lambda: setting(sections(Section("refund-policy", render=POLICY, order=70), TONE)),
+        "section", "refund-policy", "orders"),
+    "a new section": (
+        lambda: setting(brief=sections(Section("extra", render="More.", order=90))), "section", "extra", "brief"),
+    "a section that went": (lambda: setting(sections(TONE)), "section", "refund-policy", "orders"),
+    "a clock read in a section": (
+        lambda: setting(sections(Section("refund-policy", render=lambda c: f"{next(COUNTER)}", order=50), TONE)),
+        "section", "refund-policy", "orders"),
+    "the order of a set in a section": (
+        lambda: setting(sections(
+            Section("refund-policy", render=lambda c: from_set({POLICY, "a", "b"}), order=50), TONE)),
+        "section", "refund-policy", "orders"),
+    "a section that became dynamic": (
+        lambda: setting(sections(Section("refund-policy", render=lambda c: POLICY, order=50, dynamic=True), TONE)),
+        "section", "refund-policy", "orders"),
+    "a tool's description": (lambda: setting(**look(description="Otherwise.")), "tool", "look", "agent agent"),
+    "a tool's schema": (
+        lambda: setting(**look(schema={"type": "object", "properties": {"n": {"type": "number"}}})),
+        "tool", "look", "agent agent"),
+    "a new tool": (
+        lambda: setting(tools=(*AGENT["tools"], tool("more"))), "tool", "more", "agent agent"),
+    "a tool that went": (lambda: setting(tools=AGENT["tools"][1:]), "tool", "look", "agent agent"),
+    "a tool's effect": (lambda: setting(**look(effect="idempotent")), "tool", "look", "agent agent"),
+    "a tool's approval": (lambda: setting(**pay(approval="never")), "tool", "pay", "agent agent"),
+    "whether a tool is parallel": (lambda: setting(**look(parallel=False)), "tool", "look", "agent agent"),
+    "the temperature": (lambda: setting(temperature=0.9), "parameter", "temperature", "agent agent"),
+    "the output limit": (lambda: setting(max_output_tokens=77), "parameter", "max_output_tokens", "agent agent"),
+    "thinking": (lambda: setting(thinking="high"), "parameter", "thinking", "agent agent"),
+    "provider options": (
+        lambda: setting(provider_options={"lab": {"a": 1}}), "parameter", "provider_options", "agent agent"),
+    "the model": (lambda: setting(model="lab:two"), "route", "route", "agent agent"),
+    "the limit of steps": (lambda: setting(limits=Limits(steps=1)), "limit", "steps", "agent agent"),
+    "the order of hooks": (lambda: setting(order=("brief", "orders")), "hook", "spine_pre_step", "brief"),
+    "a hook that went": (lambda: setting(brief={"spine_pre_step": None}), "hook", "spine_pre_step", "brief"),
+    "a new hook": (lambda: setting(brief={"spine_pre_execute": asks_nothing}), "hook", "spine_pre_execute", "brief"),
+    "a hook's other value": (
+        lambda: setting(brief={"spine_pre_step": larger}), "hook", "spine_pre_step", "brief"),
+    "a hook's other arguments": (
+        lambda: setting({"spine_pre_execute": eightfold}), "hook", "spine_pre_execute", "orders"),
+    "a hook that denies": (lambda: setting({"spine_pre_execute": deny}), "hook", "spine_pre_execute", "orders"),
+    "a hook that shows more": (
+        lambda: setting({"spine_post_execute": shows_all}), "hook", "spine_post_execute", "orders"),
+    "a hook that breaks": (lambda: setting({"spine_pre_step": broken}), "hook", "spine_pre_step", "orders"),
+    "a plugin's version": (lambda: setting({"version": "0.4.0"}), "section", "refund-policy", "orders"),
+}  # fmt: skip
+
+
+async def test_what_nobody_changed_is_equal() -> None:
+    found = await replay(await recorded(setting()), setting())
+    assert found.is_equal
+    assert found.is_exact
+    assert found.drift == ()
+
+
+@pytest.mark.parametrize("what", PLANTED)
+async def test_a_planted_change_is_found_and_attributed(what: str) -> None:
+    plant, kind, name, owner = PLANTED[what]
+    found = await replay(await recorded(setting()), plant())
+    assert found.verdict == "different"
+    assert found.cause is not None
+    assert (found.cause.kind, found.cause.name, found.cause.owner) == (kind, name, owner)
+    assert found.difference is not None
+    assert found.difference.seq > 4
+
+
+async def test_the_finding_reads_as_a_person_needs_it() -> None:
+    found = await replay(await recorded(setting()), PLANTED["a word of a plugin's section"][0]())
+    first, log, now, cause, *drift = finding(found).split("\n")
+    assert first == "DIFFERENT at seq 6 content.added t1s1, path $.text, character 24"
+    assert log == "  log  Refunds are paid within 30 days of delivery."
+    assert now == "  now  Refunds are paid within 14 days of delivery."
+    assert cause == (
+        "  from section refund-policy of orders, 0.3.0 in the log, 0.4.0 now (changed). "
+        "It reaches requests t1s1, t1s2, t1s3."
+    )
+    assert drift == ["  drift: orders 0.3.0 in the log, 0.4.0 now"]
+
+
+async def test_a_plugin_that_took_part_and_is_gone_gives_no_verdict() -> None:
+    found: Replayed = await replay(await recorded(setting()), setting(order=("brief",)))
+    assert found.verdict == "missing"
+    assert found.missing == ("orders",)
+    assert finding(found) == "no verdict: orders took part in shop and is not loaded now"
