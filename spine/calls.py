@@ -29,7 +29,7 @@ from spine.execution import Executed, ToolContext, runs_on_loop, settle, validat
 from spine.hooks import PRE_EXECUTE, Ask, Deny
 from spine.messages import ToolCallBlock
 from spine.projectors.status import ApprovalState, CallState, TurnState
-from spine.recovery import resolve
+from spine.recovery import UNSURE, Resolution, resolve
 from spine.revisions import find_tool, invocation_of, result_block, revise, withhold_unrevised
 from spine.run import Run, patches, stop_if_cancelled
 from spine.runners import HookChange, waterfall
@@ -429,7 +429,7 @@ async def _recover(run: Run, turn: TurnState, call: CallState, started: ToolStar
         run.log.append(ToolResolved(call=block.id, decision="interrupted", reason=started.effect), place=step)
         return _Done(block, Executed(outcomes.interrupted("crashed")))
     invocation = ToolInvocation(id=block.id, name=block.name, arguments=started.arguments, requested=block)
-    decision = resolve(started.effect, can_reconcile=tool.reconcile is not None)
+    decision = resolve(started.effect, can_reconcile=tool.reconcile is not None, after_crash=tool.after_crash)
     if decision == "reconcile" and tool.reconcile is not None:
         check = tool.evolve(handler=tool.reconcile)
         executed = await run.execute(
@@ -442,12 +442,35 @@ async def _recover(run: Run, turn: TurnState, call: CallState, started: ToolStar
         if executed.outcome.status == "ok":
             run.log.append(ToolResolved(call=block.id, decision="reconciled"), place=step)
             return _Done(block, executed)
-        decision = "interrupt"
+        decision = UNSURE[tool.after_crash]
+    reason: str = started.effect
+    if decision == "ask":
+        asked = run.log.status.approvals.get(call.approval) if call.approval and call.resolved == "asked" else None
+        if asked is not None and asked.decision is None:
+            return _Waits(None, asked.request.id)
+        decision = _answer_after_crash(run, tool, started, asked)
+        if decision == "ask":
+            run.log.append(ToolResolved(call=block.id, decision="asked", reason=reason), place=step)
+            return _wait(run, tool, block, started.arguments, started.patches, _MAY_HAVE_ACTED, asked)
+        if asked is not None and asked.decision is not None:
+            reason = f"{asked.decision.decision} by {asked.decision.by}"
     if decision == "rerun":
-        run.log.append(ToolResolved(call=block.id, decision="rerun", reason=started.effect), place=step)
+        run.log.append(ToolResolved(call=block.id, decision="rerun", reason=reason), place=step)
         return _Ready(tool, invocation, started.patches, resumes=True)
-    run.log.append(ToolResolved(call=block.id, decision="interrupted", reason=started.effect), place=step)
+    run.log.append(ToolResolved(call=block.id, decision="interrupted", reason=reason), place=step)
     return _Done(block, Executed(outcomes.interrupted("crashed")))
+
+
+_MAY_HAVE_ACTED = "the process ended while this call ran, so that it may have taken effect; shall it run again?"
+
+
+def _answer_after_crash(run: Run, tool: Tool, started: ToolStarted, asked: ApprovalState | None) -> Resolution:
+    """What a person said about a call that was cut off; `ask` when nobody was asked, or it would be another call."""
+    if asked is None or asked.decision is None:
+        return "ask"
+    if asked.decision.decision == "denied":
+        return "interrupt"
+    return "rerun" if approval_hash(run, tool, started.arguments) == asked.request.hash else "ask"
 
 
 Stopped = Literal["cancelled", "failed"]

@@ -22,6 +22,7 @@ from spine.signatures import Signature, place_of, read_signature
 from spine.threads import Workers
 from spine.tools import (
     DEFAULT_RESULT_BYTES,
+    AfterCrash,
     Approval,
     ApprovalPolicy,
     Effect,
@@ -111,6 +112,7 @@ def tool(
     approval: Approval = "never",
     approval_reason: str | None = None,
     reconcile: ToolHandler | None = None,
+    after_crash: AfterCrash = "tell",
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     """Make a function a tool: `@tool`, or `@tool(effect="read_only", …)`.
@@ -123,6 +125,7 @@ def tool(function: Callable[P, R] | None = None, /, **options: Any) -> Any:
     max_result_bytes: text and JSON the model is shown of a result; the whole is kept as an artifact.
     approval, approval_reason: `never`, `ask`, or a function of the `ToolInvocation` that answers one of them.
     reconcile: `(arguments, context)`, asked after a crash whether a reconcilable call took effect.
+    after_crash: where nothing can tell whether a call took effect: `tell` the model, or `ask` a person to run it again.
 
     Raises `ToolSchemaInvalid` for a parameter no model could be told, `UsageError` for an option out of range.
     """
@@ -175,6 +178,7 @@ _OPTIONS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("max_result_bytes", lambda value: type(value) is int and value > 0, "a whole number of bytes over 0"),
     ("approval", lambda value: value in get_args(ApprovalPolicy) or callable(value), "never, ask, or a function"),
     ("reconcile", lambda value: value is None or callable(value), "a function of (arguments, context), or None"),
+    ("after_crash", lambda value: value in get_args(AfterCrash), f"one of {', '.join(get_args(AfterCrash))}"),
 )
 
 

@@ -6,9 +6,9 @@ one more attempt. A call that had not started simply runs.
 
 from typing import Literal
 
-from spine.tools import Effect
+from spine.tools import AfterCrash, Effect
 
-Resolution = Literal["rerun", "reconcile", "interrupt"]
+Resolution = Literal["rerun", "reconcile", "interrupt", "ask"]
 
 RULES: dict[Effect, Resolution] = {
     "read_only": "rerun",
@@ -18,11 +18,18 @@ RULES: dict[Effect, Resolution] = {
 }
 
 
-def resolve(effect: Effect, *, can_reconcile: bool) -> Resolution:
+UNSURE: dict[AfterCrash, Resolution] = {"tell": "interrupt", "ask": "ask"}
+"""Where a call may have acted and must not simply run again."""
+
+
+def resolve(effect: Effect, *, can_reconcile: bool, after_crash: AfterCrash = "tell") -> Resolution:
     """How a started call without an outcome is resolved.
 
-    Returns `rerun` (with the same idempotency key), `reconcile` (the tool's own check is asked) or `interrupt` (the
-    model is told that effects are possible). A reconcilable tool without a check is treated as irreversible.
+    Returns `rerun` (with the same idempotency key), `reconcile` (the tool's own check is asked), `interrupt` (the
+    model is told that effects are possible) or `ask` (a person decides whether it runs again). A reconcilable tool
+    without a check, or whose check cannot tell, is treated as irreversible.
     """
     rule = RULES[effect]
-    return "interrupt" if rule == "reconcile" and not can_reconcile else rule
+    if rule == "interrupt" or (rule == "reconcile" and not can_reconcile):
+        return UNSURE[after_crash]
+    return rule

@@ -10,6 +10,7 @@ from spine.messages import ResultContent, ToolCallBlock
 from spine.values import EMPTY_OBJECT, CallId, JsonObject, as_tuple, freeze_object
 
 __all__ = [
+    "AfterCrash",
     "Approval",
     "Effect",
     "ServerTool",
@@ -29,6 +30,9 @@ ToolStatus = Literal["ok", "error", "denied", "timeout", "interrupted", "not_sta
 ApprovalPolicy = Literal["never", "ask"]
 Approval = ApprovalPolicy | Callable[["ToolInvocation"], ApprovalPolicy]
 """`never`, `ask`, or a pure function of the call that answers one of the two."""
+
+AfterCrash = Literal["tell", "ask"]
+"""What becomes of a call that may have acted when its process ended: the model is told so, or a person decides."""
 
 DEFAULT_RESULT_BYTES = 64 * 1024
 
@@ -103,6 +107,8 @@ class Tool:
     approval: Approval = "never"
     approval_reason: str | None = None
     reconcile: ToolHandler | None = None
+    after_crash: AfterCrash = "tell"
+    """For calls that must not simply run again and that no check can tell of."""
     check: Callable[[JsonObject], str | None] | None = None
     """What is wrong with arguments that fit the schema, in one sentence; None when nothing is. Asked before a start."""
     owner: str = ""

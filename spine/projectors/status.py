@@ -25,6 +25,7 @@ from spine.events import (
     SessionResumed,
     StepFailed,
     ToolCompleted,
+    ToolResolved,
     ToolRevised,
     ToolStarted,
     TurnCancelled,
@@ -88,6 +89,8 @@ class CallState:
     started: ToolStarted | None = None
     completed: ToolCompleted | None = None
     revised: bool = False
+    resolved: str | None = None
+    """What recovery decided about it last; None: it was never cut off."""
     approval: str | None = None
     """The open or decided approval that is about this call."""
 
@@ -291,6 +294,12 @@ def _tool_started(state: SessionStatus, event: Envelope, data: ToolStarted) -> N
         call.started = data
 
 
+def _tool_resolved(state: SessionStatus, event: Envelope, data: ToolResolved) -> None:
+    call = _open(state).calls.get(data.call)
+    if call is not None:
+        call.resolved = data.decision
+
+
 def _tool_completed(state: SessionStatus, event: Envelope, data: ToolCompleted) -> None:
     turn = _open(state)
     call = turn.calls.get(data.call)
@@ -397,6 +406,7 @@ STATUS_RULES: Mapping[str, Callable[[SessionStatus, Envelope, Any], None]] = {
     "model.attempt_failed": _attempt_failed,
     "message.committed": _committed,
     "tool.started": _tool_started,
+    "tool.resolved": _tool_resolved,
     "tool.completed": _tool_completed,
     "tool.revised": _tool_revised,
     "step.failed": _step_failed,
