@@ -7,6 +7,7 @@ committed. There is one `SessionLog` per session in a process, and it is the ses
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -18,7 +19,7 @@ from anyio.lowlevel import current_token
 from spine.clock import Clock
 from spine.codec import Codec, chain_hash
 from spine.commits import Writer, call_soon, off_loop
-from spine.errors import EventUnknown, LogBroken, ValueTooLarge
+from spine.errors import EventUnknown, LogBroken, StoreError, ValueTooLarge
 from spine.events import ContentAdded, Envelope, RecordedEvent, UnknownEvent
 from spine.garbage import collector_paused
 from spine.llm.request import ModelRequest
@@ -26,7 +27,18 @@ from spine.projectors.model_history import HISTORY_RULES, History, HistoryState
 from spine.projectors.status import STATUS_RULES, SessionStatus
 from spine.rebuild import Rebuilder
 from spine.recorded import ERASED_TEXT
-from spine.store import INLINE_CONTENT_BYTES, MAX_CONTENT_BYTES, Append, Claim, Content, InboxEntry, Row
+from spine.snapshots import EVERY, read_snapshot, write_snapshot
+from spine.store import (
+    INLINE_CONTENT_BYTES,
+    MAX_CONTENT_BYTES,
+    Append,
+    Claim,
+    Content,
+    InboxEntry,
+    KeepsSnapshots,
+    Row,
+    Snapshot,
+)
 from spine.stored import StoredLog
 from spine.values import Digest, SessionId
 
@@ -139,6 +151,8 @@ class SessionLog(LogReader):
         self._flushing: anyio.Event | None = None
         self._changed: anyio.Event | None = None
         self._closed: Exception | None = None
+        self._kept = 0
+        """The event that the state kept in the store stands for."""
         self.commits = 0
         """Transactions so far, for measurements."""
         self.history_state = HistoryState()
@@ -197,7 +211,7 @@ class SessionLog(LogReader):
             self._load()
 
     def _load(self) -> None:
-        for row in self.rows():
+        for row in self.rows(after=self._restore()):
             is_known = self.codec.knows(row)
             if is_known and row.type in _UNREAD:
                 continue
@@ -211,6 +225,29 @@ class SessionLog(LogReader):
                 self._project(row.type, row, data)
             except (KeyError, AssertionError, AttributeError) as exc:
                 raise LogBroken(f"{self.session}: {row.type} does not fit at seq {row.seq}", seq=row.seq) from exc
+
+    def _restore(self) -> int:
+        """Take over a kept state, if there is one that fits; the seq up to which nothing need be folded."""
+        store = self.store
+        kept = store.snapshot(self.session) if self._seq >= EVERY and isinstance(store, KeepsSnapshots) else None
+        if kept is not None and self._hash_of(kept.seq) == kept.hash:
+            state = read_snapshot(self.codec, kept.data)
+            if state is not None:
+                self.history_state, self.status, self.content_seqs = state
+                self._kept = kept.seq
+        return self._kept
+
+    def keep_snapshot(self) -> None:
+        """Keep the folded state in the store, where that saves folding much again; between turns only."""
+        store, is_due = self.store, self._committed - self._kept >= EVERY
+        if not is_due or self._rows or self.status.turn is not None or not isinstance(store, KeepsSnapshots):
+            return
+        state = (self.history_state, self.status, self.content_seqs)
+        required = {(row.type, row.version) for row in self.rows() if row.required and row.origin is not None}
+        data = write_snapshot(self.codec, state, required)
+        with suppress(StoreError):  # it is only a cache
+            store.keep_snapshot(self.session, self._token, Snapshot(self._committed, self._committed_hash, data))
+            self._kept = self._committed
 
     def _project(self, kind: str, envelope: Envelope, data: Any) -> None:
         to_history, to_status = _RULES.get(kind, _NO_RULES)

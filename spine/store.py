@@ -6,12 +6,24 @@ runs. The public contract suite (`spine.testing.store_contract`) holds every imp
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from spine.frozen import frozen
 from spine.values import Digest, SessionId
 
-__all__ = ["Append", "Claim", "Content", "InboxEntry", "Overwrite", "Owner", "Row", "SessionInfo", "Store"]
+__all__ = [
+    "Append",
+    "Claim",
+    "Content",
+    "InboxEntry",
+    "KeepsSnapshots",
+    "Overwrite",
+    "Owner",
+    "Row",
+    "SessionInfo",
+    "Snapshot",
+    "Store",
+]
 
 MAX_EVENT_BYTES = 1024 * 1024
 MAX_CONTENT_BYTES = 64 * 1024 * 1024
@@ -102,6 +114,15 @@ class InboxEntry:
     number: int
     key: str
     kind: str
+    data: bytes
+
+
+@frozen
+class Snapshot:
+    """A session's folded state as of an event, told by its seq and hash; only a cache."""
+
+    seq: int
+    hash: bytes
     data: bytes
 
 
@@ -212,6 +233,20 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of files and connections; idempotent."""
+
+
+@runtime_checkable
+class KeepsSnapshots(Protocol):
+    """What a store may offer besides, so that long sessions open sooner; without it their logs are folded anew."""
+
+    def snapshot(self, session: SessionId) -> Snapshot | None:
+        """What was kept last, if anything; a store may forget it at any time."""
+
+    def keep_snapshot(self, session: SessionId, token: int, snapshot: Snapshot) -> None:
+        """Keep it in the place of the one before. Raises `ConcurrencyConflict` unless `token` is the session's.
+
+        It is forgotten when the log is cut or the session deleted, and all are when anything is erased.
+        """
 
 
 _DIGEST = re.compile(rb'"(1:[0-9a-f]{64})"')

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Literal
 
 from spine.errors import LogBroken, StoreBusy, StoreUnavailable
-from spine.store import Append, Claim, Content, InboxEntry, Owner, Row, SessionInfo
+from spine.store import Append, Claim, Content, InboxEntry, Owner, Row, SessionInfo, Snapshot
 from spine.stores import sqlite_upkeep as upkeep
 from spine.stores import verdicts
 from spine.stores.sqlite_file import Transaction, connect, connect_unchanging, translate
@@ -365,6 +365,16 @@ class SqliteStore:
             self._known.pop(session, None)
             upkeep.delete(connection, session, token)
         self._purge()
+
+    def snapshot(self, session: SessionId) -> Snapshot | None:
+        """What was kept of the session's folded state."""
+        with self._reading() as connection:
+            return upkeep.snapshot(connection, session)
+
+    def keep_snapshot(self, session: SessionId, token: int, snapshot: Snapshot) -> None:
+        """Keep a folded state in the place of the one before."""
+        with self._writing as connection:
+            upkeep.keep_snapshot(connection, session, token, snapshot)
 
     def check(self, *, repair: bool = False) -> list[str]:
         """What is wrong with the file's pages and indexes; with `repair` both are written anew first."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from spine.errors import StoreBusy
-from spine.store import Append, Content, Overwrite, digests_in
+from spine.store import Append, Content, Overwrite, Snapshot, digests_in
 from spine.stores import verdicts
 from spine.values import Digest, SessionId
 
@@ -27,6 +27,7 @@ _COPY = (
     "INSERT INTO events(key, at, kind, place, data, hash) "
     "SELECT key - ? + ?, at + ?, kind, place, data, hash FROM events WHERE key > ? AND key <= ?"
 )
+_HAS_SNAPSHOTS = "SELECT 1 FROM sqlite_master WHERE name = 'snapshots'"
 _LOST_HEAD = (
     "SELECT s.id, s.seq FROM sessions s LEFT JOIN events e ON e.key = ((s.no - 1) << 24 | s.seq) "
     "WHERE s.seq > 0 AND (e.key IS NULL OR e.hash <> s.hash)"
@@ -120,6 +121,7 @@ def cut(connection: sqlite3.Connection, session: SessionId, token: int, seq: int
     if found is None or not 0 < seq <= last:
         raise verdicts.no_event(session, seq)
     _check_unshared(connection, session, no, seq, what="events")
+    _forget_snapshots(connection, no)
     connection.execute("DELETE FROM events WHERE key > ? AND key <= ?", (base_key(no) | seq, base_key(no) | SEQ_MASK))
     head = (seq, found[0], created + found[1], no)
     connection.execute("UPDATE sessions SET seq = ?, hash = ?, updated = ? WHERE no = ?", head)
@@ -129,6 +131,7 @@ def delete(connection: sqlite3.Connection, session: SessionId, token: int) -> No
     """Forget a session, and the contents that only it referred to."""
     no, *_ = checked(connection, session, token)
     _check_unshared(connection, session, no, 0, what="the events")
+    _forget_snapshots(connection, no)
     span = (base_key(no), base_key(no) | SEQ_MASK)
     gone = set(_referred_to(connection, "key >= ? AND key <= ?", span))
     if gone:
@@ -158,12 +161,37 @@ def _referred_to(connection: sqlite3.Connection, where: str, span: tuple[int, in
 def overwrite(connection: sqlite3.Connection, erased: Sequence[Overwrite], contents: Sequence[Content]) -> None:
     """Put other bytes in the place of erased ones, wherever they lie."""
     use_format(connection, SHARING_FORMAT)
+    _forget_snapshots(connection)
     for each in erased:  # walks the whole table: no index is worth its room for what happens this seldom
         row = (each.data, SEQ_MASK, each.seq, each.hash)
         connection.execute("UPDATE events SET data = ? WHERE key & ? = ? AND hash = ?", row)
     for content in contents:
         kept = (content.data, content.media_type, content.digest)
         connection.execute("UPDATE contents SET data = ?, media_type = ? WHERE digest = ?", kept)
+
+
+def snapshot(connection: sqlite3.Connection, session: SessionId) -> Snapshot | None:
+    """What was kept of the session's folded state."""
+    if not connection.execute(_HAS_SNAPSHOTS).fetchone():
+        return None
+    found = connection.execute(
+        "SELECT k.seq, k.hash, k.data FROM snapshots k JOIN sessions s ON s.no = k.session WHERE s.id = ?", (session,)
+    ).fetchone()
+    return Snapshot(*found) if found else None
+
+
+def keep_snapshot(connection: sqlite3.Connection, session: SessionId, token: int, kept: Snapshot) -> None:
+    """Keep a folded state; the table is made for the first one, and older versions never look at it."""
+    no, *_ = checked(connection, session, token)
+    if not connection.execute(_HAS_SNAPSHOTS).fetchone():
+        connection.execute("CREATE TABLE snapshots (session INTEGER PRIMARY KEY, seq, hash, data)")
+    connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (no, kept.seq, kept.hash, kept.data))
+
+
+def _forget_snapshots(connection: sqlite3.Connection, no: int | None = None) -> None:
+    """Of one session, or of all: what was erased may stand in any of them."""
+    if connection.execute(_HAS_SNAPSHOTS).fetchone():
+        connection.execute("DELETE FROM snapshots WHERE session = ? OR ? IS NULL", (no, no))
 
 
 def purge(connection: sqlite3.Connection, url: str) -> None:
