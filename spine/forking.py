@@ -5,6 +5,8 @@ the parent's at that seq. What is open there is closed in the child by the rules
 next request is valid. The parent is not touched.
 """
 
+from collections.abc import Sequence
+
 import attrs
 
 from spine import outcomes
@@ -38,13 +40,21 @@ class Forked:
 
 
 def fork(
-    source: StoredLog, child: SessionId, seq: int | None = None, *, owner: Owner, now: int, withholds: bool = False
+    source: StoredLog,
+    child: SessionId,
+    seq: int | None = None,
+    *,
+    owner: Owner,
+    now: int,
+    withholds: bool = False,
+    opening: Sequence[Fact] | None = None,
 ) -> Forked:
     """Make `child` of the events 1 to `seq` of a stored session, by default all; who owns the source does not matter.
 
     With `withholds`, results that no request has shown are withheld in the child: for a plugin that checks results and
-    may not have seen them yet. `now` in microseconds since 1970 UTC. Raises `UsageError` when there is no event `seq`,
-    `SessionExists`, `SessionUnknown`, `EventUnknown`; nothing is stored then.
+    may not have seen them yet. With `opening` nothing is closed: the child goes on with an open turn and begins with
+    these facts, which is for the border between two steps. `now` in microseconds since 1970 UTC. Raises `UsageError`
+    when there is no event `seq`, `SessionExists`, `SessionUnknown`, `EventUnknown`; nothing is stored then.
     """
     store, last = source.store, source.head[0]
     at = last if seq is None else seq
@@ -54,12 +64,12 @@ def fork(
     if store.head(child) is not None:
         raise SessionExists(f'session "{child}" is in {store.url} already', hint=f"spine log {child}")
     parent = _recorded_in(source, at)
-    closing = _closing(source, at, withholds=withholds)
+    closing = _closing(source, at, withholds=withholds) if opening is None else opening
     facts = ((SessionForked(parent=parent, seq=at, hash=row.hash.hex()), None), *closing)
     with claimed(store, child, owner, now) as claim:
         batch = batch_of(source.codec, child, claim.token, (at, row.hash), facts, now, base=source.session)
         store_all(store, (batch,))
-    closed = tuple(_name(data, place) for data, place in closing)
+    closed = tuple(_name(data, place) for data, place in closing) if opening is None else ()
     return Forked(session=child, parent=parent, shared=at, seq=batch.rows[-1].seq, closed=closed)
 
 

@@ -51,6 +51,7 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.cli.verify": "spine.cli",
         "spine.cli.installed": "spine.cli.reading",
         "spine.cli.exported": "spine.cli.reading",
+        "spine.cli.what_if": "spine.cli",
         "spine.cli.wire_view": "spine.cli.request",
         "spine.cli.captured": "spine.cli.decode",
         "spine.cli.missing_model": "spine.cli.turns",

@@ -47,6 +47,8 @@ TABLE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "prefix": ("spine.cli.prefix", "Tell how much of each request the next one begins with."),
         "replay": ("spine.cli.replay", "Run a session again from its log, and tell the first difference."),
         "verify": ("spine.cli.verify", "Check chain, contents, requests and calls of a session or an export."),
+        "determinism": ("spine.cli.determinism", "Replay a session elsewhere, and name who depends on where."),
+        "what-if": ("spine.cli.what_if", "Run a session on from a step with something else in it, and compare."),
         "report": ("spine.cli.report", "Write a session as one HTML page that proves itself."),
         "export": ("spine.cli.exchange", "Write a session to a file that verifies on its own."),
         "import": ("spine.cli.exchange", "Bring an exported session into the store."),

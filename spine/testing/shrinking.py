@@ -25,7 +25,7 @@ from spine.testing.scenario_writing import WrittenScenario, scenario_of
 from spine.testing.yaml_tree import dump
 from spine.values import Secret, SessionId
 
-__all__ = ["Fails", "Shrunk", "shows", "shrink"]
+__all__ = ["Fails", "Shrunk", "ends_attempt", "shows", "shrink"]
 
 T = TypeVar("T")
 Fails = Callable[[tuple[RecordedEvent, ...]], bool]
@@ -158,7 +158,7 @@ class _Parts:
     def __init__(self, events: Sequence[RecordedEvent], content: Mapping[str, Any]) -> None:
         self._content = content
         self.groups = _groups_of(events)
-        self.entries = tuple(event.place for event in events if _ends_attempt(event))
+        self.entries = tuple(event.place for event in events if ends_attempt(event))
         """The step of each entry of the script."""
         calls = {e.data.id: e.place for e in events if e.type == "approval.requested"}
         self._decisions = [calls.get(event.data.id) for event in events if event.type == "approval.decided"]
@@ -218,7 +218,7 @@ def _groups_of(events: Sequence[RecordedEvent]) -> tuple[tuple[str, ...], ...]:
     return tuple(map(tuple, groups))
 
 
-def _ends_attempt(event: RecordedEvent) -> bool:
+def ends_attempt(event: RecordedEvent) -> bool:
     """Whether the script of a written scenario has an entry for it."""
     is_cut = event.type == "message.interrupted" and event.data.cause == "cancelled"
     return is_cut or event.type in ("message.committed", "model.attempt_failed")

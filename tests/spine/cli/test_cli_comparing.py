@@ -170,3 +170,51 @@ def test_a_report_that_cannot_be_written_leaves_no_file(spine, demo: Path) -> No
     assert spine("report", "nothing", "-o", "r.html").exit_code == 2
     assert spine("report", "-o", "nowhere/r.html").exit_code == 2
     assert sorted(demo.iterdir()) == before
+
+
+# --------------------------------------------------------------------------------------------------------- what-if
+
+
+def test_the_same_again_comes_out_the_same(spine, demo: Path) -> None:
+    """By default the model answers what it answered, and calls get what they got."""
+    done = spine("what-if", "--step", "t1s2", "--as", "again")
+    assert (done.exit_code, done.stderr) == (0, "again: from t1s2 on, completed\n")
+    assert done.stdout.startswith("no difference between refund-1017 and again")
+    assert spine("verify", "again").exit_code == 0
+    assert spine("diff", "refund-1017", "again").exit_code == 1  # nobody was asked about the refund
+
+
+def test_another_result_and_another_section(spine, demo: Path) -> None:
+    (demo / "rude.txt").write_text("Be rude.")
+    done = spine("what-if", "--result", "t1s1c1=lost", "--section", "instructions=@rude.txt", "--as", "w", "--json")
+    fact = json.loads(done.stdout)
+    assert (done.exit_code, fact["step"], fact["status"], fact["right"]) == (1, "t1s2", "completed", "w")
+    assert {(each["place"], each["what"]) for each in fact["differences"]} == {
+        ("t1s1c1", "result"),
+        ("t1s2", "section instructions"),
+    }
+
+
+def test_another_answer_from_a_script(spine, demo: Path) -> None:
+    (demo / "no.scenario.yaml").write_text(
+        "scenario: no\nagent: {model: 'any:x'}\ninputs:\n- {user: x}\nmodel:\n- {say: Sorry.}\n"
+    )
+    done = spine("what-if", "--step", "t1s2", "--script", "no.scenario.yaml")
+    assert done.exit_code == 1
+    assert 'calls refund(…) → text "Sorry."' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--step", "t7s1"], 'no request of step "t7s1" in refund-1017; it has t1s1, t1s2, t1s3'),
+        (["--section", "policy"], '--section is "policy"; it must be NAME=TEXT'),
+        (["--result", "t5s1c1=x"], 'no request of step "t5s2"'),
+        (["--live", "--script", "x"], "the model is real or a script, not both"),
+    ],
+)
+def test_what_cannot_be_supposed_is_told_and_nothing_is_stored(spine, demo: Path, words: list[str], said: str) -> None:
+    done = spine("what-if", *words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert len(spine("sessions").stdout.splitlines()) == 2
