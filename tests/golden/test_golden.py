@@ -75,7 +75,7 @@ def test_a_golden_log_that_was_changed_is_found_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_file_of_each_format_opens_and_holds(number: int, tmp_path: Path) -> None:
     path = tmp_path / "spine.db"
-    shutil.copy(FOLDER / f"format-{number}.db", path)
+    shutil.copy(FOLDER / f"format-{number}.sqlite", path)
     before = path.read_bytes()
     with closing(SqliteStore(path, is_unchanging=True)) as store:
         for info in store.sessions():

@@ -77,7 +77,7 @@ def write_logs(folder: Path) -> None:
 def write_files() -> None:
     """A SQLite file of each format."""
     for number in (1, 2):
-        path = FOLDER / f"format-{number}.db"
+        path = FOLDER / f"format-{number}.sqlite"
         if path.exists():
             continue
         anyio.run(play_demo, SqliteStore(path, "relaxed"))
