@@ -32,6 +32,7 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.cli.chat": "spine.cli",
         "spine.cli.decode": "spine.cli",
         "spine.cli.demo": "spine.cli",
+        "spine.cli.determinism": "spine.cli",
         "spine.cli.diff": "spine.cli",
         "spine.cli.exchange": "spine.cli",
         "spine.cli.foreign": "spine.cli",

@@ -46,6 +46,7 @@ TABLE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "diff": ("spine.cli.diff", "Compare two sessions: prompts, answers, calls, results, cost."),
         "prefix": ("spine.cli.prefix", "Tell how much of each request the next one begins with."),
         "replay": ("spine.cli.replay", "Run a session again from its log, and tell the first difference."),
+        "determinism": ("spine.cli.determinism", "Replay a session elsewhere, and name who depends on where."),
         "verify": ("spine.cli.verify", "Check chain, contents, requests and calls of a session or an export."),
         "determinism": ("spine.cli.determinism", "Replay a session elsewhere, and name who depends on where."),
         "what-if": ("spine.cli.what_if", "Run a session on from a step with something else in it, and compare."),

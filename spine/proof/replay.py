@@ -104,12 +104,9 @@ async def replay(
     recording = Recording(log)
     given = Setting(agent=setting) if isinstance(setting, Agent) else setting
     replaying = _Replay(recording, setting_at or (lambda seq: given))
-    missing = replaying.missing()
-    if missing:
-        return Replayed(session=recording.session, events=0, processes=0, missing=missing)
     start = recording.begin
     for border in (*recording.borders(tuple(borders)), recording.length + 1):
-        while start < border - 1 and replaying.difference is None:
+        while start < border - 1 and replaying.difference is None and not replaying.missing:
             start = await replaying.process(start, border - 1)
     return replaying.result()
 
@@ -129,6 +126,7 @@ class _Replay:
         self._is_exact = True
         self.difference: Difference | None = None
         self.cause: Cause | None = None
+        self.missing: tuple[str, ...] = ()
 
     def result(self) -> Replayed:
         return Replayed(
@@ -137,14 +135,10 @@ class _Replay:
             processes=self._processes,
             difference=self.difference,
             cause=self.cause,
+            missing=self.missing,
             drift=tuple(self._drift),
             is_exact=self._is_exact and self.difference is None,
         )
-
-    def missing(self) -> tuple[str, ...]:
-        """Plugins that left traces and are not loaded, in the first process or in any."""
-        loaded = set(_loaded(self._setting_at(self._recording.begin + 1)))
-        return tuple(name for name in self._recording.contributors if name not in loaded)
 
     def _recorded(self, event: RecordedEvent) -> bool:
         recorded = self._recording.at(event.seq)
@@ -170,10 +164,14 @@ class _Replay:
         """Replay the process that appended the events after `start`, up to `end`; where it came to."""
         setting, store = self._setting_at(start + 1), open_store("memory:", Registries.new())
         self._recording.seed(store, start)
-        self._processes += 1
         self._has_turned = False
         world = self._world = World(self._recording, end, self._recorded)
         runtime = _open(world, store, setting)
+        loaded = _versions(runtime)
+        self.missing = tuple(name for name in self._recording.contributors if name not in loaded)
+        if self.missing:
+            return start
+        self._processes += 1
         try:
             with world.scope:
                 async with runtime, anyio.create_task_group() as group:
@@ -288,10 +286,12 @@ def _drift(recorded: Any, today: Any) -> list[str]:
         found.append(f"agent {recorded.agent.name} in the log, {today.agent.name} now")
     if recorded.agent.contract != today.agent.contract:
         found.append("the agent's contract has changed")
-    for name in sorted({*recorded.versions, *today.versions}):
-        old, new = recorded.versions.get(name, "none"), today.versions.get(name, "none")
-        if old != new:
-            found.append(f"{name} {old} in the log, {new} now")
+    then, now = recorded.versions, today.versions
+    moved = [name for name in then if name in now and now[name] != then[name]]
+    found += [f"{name} {then[name]} in the log, {now[name]} now" for name in sorted(moved)]
+    for which, names in (("then and not now", {*then} - {*now}), ("now and not then", {*now} - {*then})):
+        if names:
+            found.append(f"plugins loaded {which}: {', '.join(sorted(names))}")
     if isinstance(recorded, SessionCreated) and recorded.wording != today.wording:
         found.append(f"texts for the model of version {recorded.wording} in the log, {today.wording} now")
     if isinstance(recorded, SessionCreated) and recorded.metadata != today.metadata:
@@ -317,8 +317,7 @@ def _open(world: World, store: Store, setting: Setting) -> Runtime:
     return runtime
 
 
-def _loaded(setting: Setting) -> Mapping[str, str]:
-    runtime = Runtime.open("memory:", plugins=setting.plugins, settings=setting.settings, strict=setting.strict)
+def _versions(runtime: Runtime) -> Mapping[str, str]:
     return runtime._plugins.versions
 
 

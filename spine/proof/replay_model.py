@@ -41,7 +41,7 @@ class RecordedRoutes(Routes):
         self._world = world
         self._model = RecordedModel(world)
 
-    def resolve(self, route: Route, scope: Scope) -> Target:
+    def resolve(self, route: Route, scope: Scope | None) -> Target:
         """The recorded model, with the protocol that answered this route."""
         protocol = self._world.recording.protocols.get(str(route))
         if protocol is None:

@@ -1,0 +1,109 @@
+"""`spine replay` and `spine determinism` as somebody at a terminal has them: lines, JSON and exit status."""
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from spine.config import Settings
+from spine.runtime import Runtime
+from spine.testing.script import say
+from spine.testing.scripted import ScriptedAdapter
+
+AGENT = """
+from datetime import date
+from spine import Agent
+WORDS = {"alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"}
+agent = Agent("lab:one", name="shop", instructions=f"Be kind. {WHAT}")
+"""
+
+
+def write_agent(folder: Path, what: str) -> None:
+    folder.joinpath("kind.py").write_text(AGENT.replace("{WHAT}", what))
+    sys.modules.pop("kind", None)
+
+
+@pytest.fixture
+def project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(folder))
+    folder.joinpath("spine.toml").write_text('version = 1\nstore = "sqlite:x.db"\n[plugins]\nallow = []\n')
+    write_agent(folder, "Always.")
+    return folder
+
+
+def record(folder: Path, what: str = "Always.") -> None:
+    write_agent(folder, what)
+    kind = import_module("kind")
+
+    async def talk() -> None:
+        with ScriptedAdapter(say("Hello."), say("Again.")) as model:
+            settings = Settings(installed_plugins=False)
+            async with Runtime.open(f"sqlite:{folder}/x.db", model=model, settings=settings) as runtime:
+                session = await runtime.session("one", kind.agent, reference="kind:agent")
+                await session.run("Hello?")
+                await session.run("And now?")
+
+    anyio.run(talk)
+
+
+def test_a_session_that_nobody_changed_is_equal(project: Path, spine: Any) -> None:
+    record(project)
+    ran = spine("replay")
+    assert ran.exit_code == 0
+    assert ran.stdout.startswith("equal: 17 events byte for byte, 0 connections, ")
+
+
+def test_a_changed_prompt_is_shown_with_its_place_and_its_cause(project: Path, spine: Any) -> None:
+    record(project)
+    write_agent(project, "Never.")
+    ran = spine("replay", "one")
+    assert ran.exit_code == 1
+    assert ran.stdout.split("\n")[:4] == [
+        "DIFFERENT at seq 5 content.added t1s1, path $.text, character 9",
+        "  log  Be kind. Always.",
+        "  now  Be kind. Never.",
+        "  from section instructions of agent shop (changed). It reaches requests t1s1, t2s1.",
+    ]
+    fact = json.loads(spine("replay", "one", "--json").stdout)
+    assert fact["verdict"] == "different"
+    assert fact["difference"]["seq"] == 5
+    assert fact["cause"]["kind"] == "section"
+
+
+def test_an_agent_that_is_gone_gives_no_verdict(project: Path, spine: Any) -> None:
+    record(project)
+    project.joinpath("kind.py").unlink()
+    sys.modules.pop("kind", None)
+    ran = spine("replay", "one")
+    assert ran.exit_code == 3
+    assert 'agent "kind:agent": there is no module "kind"' in ran.stderr
+
+
+def test_an_export_replays_without_its_store(project: Path, spine: Any) -> None:
+    record(project)
+    assert spine("export", "one", "-o", "one.jsonl").exit_code == 0
+    project.joinpath("x.db").unlink()
+    assert spine("replay", "one.jsonl").stdout.startswith("equal: 17 events byte for byte")
+
+
+CASES = {
+    "nothing": ("Always.", 0, []),
+    "the order of a set": ("{' '.join(WORDS)}", 1, ["hash seed 1", "hash seed 2"]),
+    "the day": ("{date.today()}", 1, ["clock, zone and locale moved"]),
+}
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_what_depends_on_where_it_runs_is_named(what: str, project: Path, spine: Any) -> None:
+    text, status, names = CASES[what]
+    record(project, text)
+    ran = spine("determinism", "one", "--json")
+    fact = json.loads(ran.stdout)
+    differing = [trial["name"] for trial in fact["trials"] if trial["offender"] is not None]
+    assert ran.exit_code == status
+    assert set(names) <= set(differing)
+    assert {trial["offender"] for trial in fact["trials"]} <= {None, "section instructions of agent shop"}
