@@ -78,7 +78,7 @@ class Routes:
         """All known providers, those of plugins and configuration included."""
         return self._catalogue()
 
-    def resolve(self, route: Route, scope: Scope) -> Target:
+    def resolve(self, route: Route, scope: Scope | None) -> Target:
         """The target of a route. Raises `RouteUnknown` or `KeyMissing`; makes no connection."""
         catalogue = self.catalogue
         entry = catalogue.providers.get(route.provider)

@@ -15,7 +15,7 @@ from spine.cli.ending import HOLDS, INTERRUPTED, error_line, only_error
 from spine.cli.options import options
 from spine.cli.reading import find_session
 from spine.cli.screen import is_terminal, note, out, paint
-from spine.cli.talking import open_session, override_of, settings_of, utf8
+from spine.cli.talking import open_session, override_of, prepare_store, settings_of, utf8
 from spine.cli.turns import end_turn, interruptible, new_session_id, settled, shown, this_user
 from spine.config import Settings
 from spine.errors import SpineError, UsageError
@@ -96,6 +96,7 @@ def _answer(state: Chat, line: str) -> None:
 
 async def _begin(settings: Settings, session_id: str | None, is_continued: bool) -> str:
     """Find the session, and find out now whether it can be talked with."""
+    await prepare_store(settings)
     async with Runtime.open(settings=settings) as runtime:
         name = find_session(runtime.store, None) if is_continued else session_id or new_session_id()
         session = await open_session(runtime, name)

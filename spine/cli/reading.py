@@ -27,7 +27,9 @@ from spine.values import Digest, SessionId
 
 __all__ = [
     "Reading",
+    "check_there",
     "find_session",
+    "is_there",
     "load_plugins",
     "open_configured",
     "reading",
@@ -80,9 +82,7 @@ class Reading:
 def reading(store: str | None, *, agent: str | None = None) -> Iterator[Reading]:
     """Open the configured store, or `store`, which must be there already. `agent` is only noted in the settings."""
     settings = load_settings(arguments={"store": store, "agent": agent})
-    url = settings.store or ""
-    if not _is_there(url):
-        raise SessionUnknown(f"there is no store at {without_secrets(url)} yet, so no session", hint="spine demo")
+    url = check_there(settings)
     codec = LateCodec(settings)
     opened = open_store_to_look(url) if _is_ours(url) else open_configured(settings, codec)
     try:
@@ -91,7 +91,16 @@ def reading(store: str | None, *, agent: str | None = None) -> Iterator[Reading]
         opened.close()
 
 
-def _is_there(url: str) -> bool:
+def check_there(settings: Settings) -> str:
+    """The URL of the configured store. Raises `SessionUnknown` where none was made yet."""
+    url = settings.store or ""
+    if not is_there(url):
+        raise SessionUnknown(f"there is no store at {without_secrets(url)} yet, so no session", hint="spine demo")
+    return url
+
+
+def is_there(url: str) -> bool:
+    """Whether a store may be at a URL: false only where a file would have to be made."""
     scheme, _, rest = url.partition(":")
     return scheme != "sqlite" or os.path.exists(rest.partition("?")[0])
 

@@ -10,9 +10,9 @@ import click
 
 from spine.cli.ending import HOLDS
 from spine.cli.options import options, session_argument
-from spine.cli.reading import find_session
+from spine.cli.reading import check_there, find_session
 from spine.cli.screen import is_terminal, note
-from spine.cli.talking import open_session, override_of, settings_of, utf8
+from spine.cli.talking import open_session, override_of, prepare_store, settings_of, utf8
 from spine.cli.turns import end_turn, interruptible, new_session_id, shown
 from spine.config import Settings
 from spine.errors import UsageError
@@ -50,6 +50,7 @@ def run(
     settings = settings_of(store, model, agent)
 
     async def talk() -> int:
+        await prepare_store(settings)
         async with Runtime.open(settings=settings, capture=capture) as runtime:
             name = find_session(runtime.store, None) if is_continued else session_id or new_session_id()
             session = await open_session(runtime, name)
@@ -108,6 +109,7 @@ def _go_on(
     as_json: bool,
 ) -> int:
     async def go_on() -> int:
+        check_there(settings)
         async with Runtime.open(settings=settings, capture=capture) as runtime:
             session = await open_session(runtime, find_session(runtime.store, wanted))
             return await _shown(session, lambda: work(session), as_json)

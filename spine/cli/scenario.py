@@ -14,8 +14,7 @@ from spine.cli.scenario_shrinking import shrink
 from spine.cli.screen import note, out, out_json
 from spine.config import load_settings
 from spine.errors import UsageError
-from spine.testing import ScenarioResult, SweepResult, find_scenarios, run_scenarios, sweep_scenario
-from spine.testing.scenario_recording import record_scenario
+from spine.testing import ScenarioResult, SweepResult, find_scenarios, record_scenario, run_scenarios, sweep_scenario
 
 __all__ = ["COMMANDS"]
 

@@ -13,7 +13,7 @@ from spine.cli.ending import FAILS, HOLDS
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session
 from spine.cli.screen import note, out
-from spine.cli.talking import open_session, settings_of
+from spine.cli.talking import open_session, prepare_store, settings_of
 from spine.cli.turns import end_turn, interruptible, new_session_id, shown
 from spine.config import Settings, find_key, load_settings
 from spine.errors import KeyMissing, UsageError
@@ -63,6 +63,7 @@ def record(
     settings = settings_of(store, model, agent)
 
     async def talk() -> WrittenScenario:
+        await prepare_store(settings)
         async with Runtime.open(settings=settings) as runtime:
             session = await open_session(runtime, new_session_id())
             for text in inputs:

@@ -378,3 +378,25 @@ def test_a_chat_says_what_waits_when_it_begins(spine, suspended) -> None:
     done = spine("chat", "-c", input="/approve\n")
     assert "refund waits for a person: /approve a1" in done.stderr
     assert done.stdout == "Done.\n"
+
+
+# ----------------------------------------------------------------------------------------------- nothing is written
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("run", "-m", "nosuch:model", "Hi"), "unknown provider"),
+        (("run", "-m", "openai:gpt-5-mini", "Hi"), "no key for provider"),
+        (("run", "Hi"), "no agent and no model"),
+        (("chat", "-m", "openai:gpt-5-mini"), "no key for provider"),
+        (("resume",), "there is no store"),
+        (("retry",), "there is no store"),
+        (("scenario", "record", "x.scenario.yaml", "-m", "openai:gpt-5-mini", "Hi"), "no key for provider"),
+    ],
+)
+def test_what_is_refused_makes_no_store(words: tuple[str, ...], found: str, spine, folder: Path) -> None:
+    """Nor its folder: a first run that cannot begin leaves the disk as it was."""
+    done = spine(*words, "--store", "sqlite:below/spine.db", input="Hi\n")
+    assert (done.exit_code, found in done.stderr) == (2, True), done.stderr
+    assert list(folder.iterdir()) == []
