@@ -21,9 +21,14 @@ if TYPE_CHECKING:
     from spine.testing.failpoints import Failpoint, Failpoints
     from spine.testing.fixtures import offline_runtime
     from spine.testing.scenario_file import read_scenario
+    from spine.testing.scenario_recording import record_scenario
     from spine.testing.scenario_run import ScenarioResult, find_scenarios, run_scenario, run_scenarios
     from spine.testing.script import (
+        Call,
         Entry,
+        Refuse,
+        Say,
+        Think,
         call,
         call_text,
         cut,
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdapterContract",
+    "Call",
     "Conformance",
     "CrashingStore",
     "Entry",
@@ -52,11 +58,14 @@ __all__ = [
     "Fault",
     "Peer",
     "ProcessDied",
+    "Refuse",
     "Rendered",
+    "Say",
     "ScenarioResult",
     "ScriptedAdapter",
     "StoreContract",
     "SweepResult",
+    "Think",
     "Wire",
     "call",
     "call_text",
@@ -66,6 +75,7 @@ __all__ = [
     "find_scenarios",
     "offline_runtime",
     "read_scenario",
+    "record_scenario",
     "refuse",
     "report_card",
     "run_case",
@@ -80,7 +90,11 @@ __all__ = [
 ]
 
 _SCRIPT: Final = (
+    "Call",
     "Entry",
+    "Refuse",
+    "Say",
+    "Think",
     "call",
     "call_text",
     "cut",
@@ -114,6 +128,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "find_scenarios": "spine.testing.scenario_run",
     "offline_runtime": "spine.testing.fixtures",
     "read_scenario": "spine.testing.scenario_file",
+    "record_scenario": "spine.testing.scenario_recording",
     "report_card": "spine.testing.conformance",
     "run_case": "spine.testing.conformance",
     "run_scenario": "spine.testing.scenario_run",
