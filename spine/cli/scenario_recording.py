@@ -19,8 +19,8 @@ from spine.config import Settings, find_key, load_settings
 from spine.errors import KeyMissing, UsageError
 from spine.llm.providers import CATALOGUE
 from spine.runtime import Runtime
+from spine.testing import run_scenario
 from spine.testing.scenario_file import SUFFIX, read_scenario
-from spine.testing.scenario_run import run_scenario
 from spine.testing.scenario_writing import WrittenScenario, scenario_of
 from spine.testing.yaml_tree import dump
 from spine.values import Secret
