@@ -270,7 +270,14 @@ def _attempt_failed(run: Run, target: Target, flow: Flow, step: StepId, attempt:
     verdict = decide(run.policy, failure, attempt, visible=flow.is_visible, random=run.random)
     delay = verdict.delay_s if isinstance(verdict, Wait) else None
     usage = flow.assembler.usage or Usage()
-    run.log.append(ModelAttemptFailed(attempt=attempt, failure=failure, delay_s=delay, usage=usage), place=step)
+    failed = ModelAttemptFailed(
+        attempt=attempt,
+        failure=failure,
+        delay_s=delay,
+        discarded=delay is not None and flow.is_visible,
+        usage=usage,
+    )
+    run.log.append(failed, place=step)
     run.flow = None
     if delay is None:
         if flow.is_visible:

@@ -10,12 +10,17 @@ __all__ = ["GiveUp", "RetryPolicy", "Wait", "decide"]
 
 @frozen(kw_only=True)
 class RetryPolicy:
-    """`attempts` counts the first one. Delays in seconds; a server's own delay is honoured up to `max_wait_s`."""
+    """`attempts` counts the first one. Delays in seconds; a server's own delay is honoured up to `max_wait_s`.
+
+    With `discards`, an attempt that failed after part of its answer was shown is made again, too: the event says that
+    the part is withdrawn. Whoever watches live has seen it.
+    """
 
     attempts: int = 3
     base_s: float = 0.5
     cap_s: float = 8.0
     max_wait_s: float = 60.0
+    discards: bool = False
 
 
 @frozen
@@ -37,12 +42,12 @@ def decide(
 ) -> Wait | GiveUp:
     """What follows after attempt number `attempt` (from 1) failed. `random` gives numbers in [0, 1).
 
-    Never after visible output, never for what an identical request cannot cure, never beyond `policy.attempts`, and
+    Never after visible output unless the policy discards it, never for what an identical request cannot cure, never beyond `policy.attempts`, and
     not when the server asks for more than `max_wait_s`. Exponential backoff with full jitter otherwise.
     """
     if not failure.retryable:
         return GiveUp(f"{failure.category} is not transient")
-    if visible:
+    if visible and not policy.discards:
         return GiveUp("part of the answer was already shown")
     if attempt >= policy.attempts:
         return GiveUp(f"{attempt} of {policy.attempts} attempts used")

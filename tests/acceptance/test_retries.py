@@ -235,3 +235,22 @@ async def test_the_response_of_the_good_attempt_is_the_only_message() -> None:
 def test_the_fold_of_no_chunks_is_an_empty_message() -> None:
     """An attempt without chunks has nothing to keep."""
     assert ModelResponse(message=assemble([]), stop_reason="end_turn").message.content == ()
+
+
+async def test_a_policy_may_take_back_what_was_shown_and_says_so() -> None:
+    """The caller accepted a discard: the attempt is made again, the withdrawn part stands in no history."""
+    policy = RetryPolicy(discards=True)
+    turn, events, _, _ = await played(say("Half") + fail("connection"), say("Whole."), retry=policy)
+    assert (turn.status, turn.text, turn.retries) == ("completed", "Whole.", 1)
+    assert [data.discarded for data in attempts_in(events)] == [True]
+    assert "message.interrupted" not in [event.type for event in events]
+
+
+async def test_nothing_is_withdrawn_by_an_attempt_that_is_the_last() -> None:
+    """What was shown then stays as an interrupted message."""
+    policy = RetryPolicy(attempts=2, discards=True)
+    script = (say("Half") + fail("connection"), say("Again") + fail("connection"))
+    turn, events, _, _ = await played(*script, retry=policy)
+    assert turn.status == "failed"
+    assert [data.discarded for data in attempts_in(events)] == [True, False]
+    assert [e.data.message.text for e in events if e.type == "message.interrupted"] == ["Again"]
