@@ -42,6 +42,7 @@ from spine.session import Session
 from spine.store import Claim, SessionInfo, Store
 from spine.threads import Workers
 from spine.values import JsonObject, ScopeId, Secret, SessionId, encode, freeze_object, session_id, thaw
+from spine.watchdog import watch_loop
 
 VERSION = "0.1.0"
 TICK_S = 0.05
@@ -144,6 +145,7 @@ class Runtime:
         self._call_soon = at_next_tick()
         self._group.start_soon(self._flush_pending)
         self._group.start_soon(self._tick)
+        self._group.start_soon(watch_loop, self.hooks)
         self._group.start_soon(keep, self.store, self._owner, self._clock, self._sessions)
         return self
 
