@@ -240,8 +240,9 @@ class Codec:
                 data = _bring_in(data, contents)
             if event_type is None or row.version > event_type.version:
                 return UnknownEvent(freeze_object(data))
-            for version in range(row.version, event_type.version):
-                data = event_type.upcasters[version](data)
+            if row.version < event_type.version:
+                for version in range(row.version, event_type.version):
+                    data = event_type.upcasters[version](data)
             return (self._readers.get(row.type) or self._reader(event_type))(data, event_type.data)
         except StoreError:
             raise

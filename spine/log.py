@@ -211,20 +211,21 @@ class SessionLog(LogReader):
             self._load()
 
     def _load(self) -> None:
+        knows, decode_data, content = self.codec.knows, self.codec.decode_data, self.content
         for row in self.rows(after=self._restore()):
-            is_known = self.codec.knows(row)
-            if is_known and row.type in _UNREAD:
+            kind = row.type
+            is_known = knows(row)
+            if is_known and kind in _UNREAD:
                 continue
-            is_read = row.type not in _READ_BY_NAME or not is_known
-            data = self.codec.decode_data(row, self.content) if is_read else None
-            if isinstance(data, UnknownEvent):
+            data = None if is_known and kind in _READ_BY_NAME else decode_data(row, content)
+            if type(data) is UnknownEvent:
                 if row.required or row.origin is None:
                     raise EventUnknown(_unknown_text(self.session, row), seq=row.seq, hint=_unknown_hint(row))
                 continue
             try:
-                self._project(row.type, row, data)
+                self._project(kind, row, data)
             except (KeyError, AssertionError, AttributeError) as exc:
-                raise LogBroken(f"{self.session}: {row.type} does not fit at seq {row.seq}", seq=row.seq) from exc
+                raise LogBroken(f"{self.session}: {kind} does not fit at seq {row.seq}", seq=row.seq) from exc
 
     def _restore(self) -> int:
         """Take over a kept state, if there is one that fits; the seq up to which nothing need be folded."""

@@ -37,13 +37,6 @@ _IDEMPOTENT: tuple[Any, ...] = (freeze, freeze_object, freeze_optional_object, a
 """Converters that change nothing of what a reader returns."""
 
 
-class _Absent:
-    """The one object that no JSON value is."""
-
-
-_ABSENT = _Absent()
-
-
 # --------------------------------------------------------------------------------------------------- single types
 
 
@@ -149,16 +142,12 @@ def _plain_type(kind: Any) -> Any:
 
 def object_reader(kind: type, hook_of: HookOf) -> Reader:
     """A reader of a class that is written as an object; a field that is left out has its default."""
-    names: dict[str, Any] = {"absent": _ABSENT, "misfit": _misfit, "object_type": dict}
+    names: dict[str, Any] = {"misfit": _misfit, "object_type": dict}
     lines: list[str] = []
     for field in attrs.fields(attrs.resolve_types(kind)):
         key = repr(field.name)
-        if field.default is attrs.NOTHING:
-            fetch = f"data[{key}]"
-        else:
-            fetch = f"get({key})" if _none_is_default(field) else f"get({key}, absent)"
-        lines += _lines(field, fetch, "absent", names, hook_of)
-    before = ["if not isinstance(data, object_type):", "    raise misfit(data, 'an object')", "get = data.get"]
+        lines += _lines(field, f"{key} in data", f"data[{key}]", names, hook_of)
+    before = ["if not isinstance(data, object_type):", "    raise misfit(data, 'an object')"]
     return write_function(kind, "data, _", before, lines, names)
 
 
@@ -170,7 +159,7 @@ def array_reader(kind: type, hook_of: HookOf) -> Reader:
     names: dict[str, Any] = {"array_types": (list, tuple), "misfit": _misfit, "padding": [None] * len(fields)}
     lines: list[str] = []
     for at, field in enumerate(fields):
-        lines += _lines(field, f"item_{at}", "None", names, hook_of)
+        lines += _lines(field, f"item_{at} is not None", f"item_{at}", names, hook_of)
     before = [
         f"if not isinstance(items, array_types) or not {required} <= len(items) <= {len(fields)}:",
         f"    raise misfit(items, {wanted!r})",
@@ -179,29 +168,18 @@ def array_reader(kind: type, hook_of: HookOf) -> Reader:
     return write_function(kind, "items, _", before, lines, names)
 
 
-def _none_is_default(field: "attrs.Attribute[Any]") -> bool:
-    return field.default is None and is_optional(field.type)
-
-
-def _lines(
-    field: "attrs.Attribute[Any]", fetch: str, missing: str, names: dict[str, Any], hook_of: HookOf
-) -> list[str]:
-    """The lines that read one field; `missing` stands where `fetch` found nothing."""
+def _lines(field: "attrs.Attribute[Any]", present: str, item: str, names: dict[str, Any], hook_of: HookOf) -> list[str]:
+    """The lines that read one field from `item`, which is there when `present` holds."""
     name = field.name
     check, expression = _reading(field.type, name, names, hook_of)
     if field.converter is not None and field.converter not in _IDEMPOTENT:
         names[f"convert_{name}"] = field.converter
         expression = f"convert_{name}({expression})"
-    if field.default is attrs.NOTHING or (_none_is_default(field) and field.converter is None):
-        return [f"value = {fetch}", *check, f"self.{name} = {expression}"]
-    given = [*check, f"self.{name} = {expression}"]
-    return [
-        f"value = {fetch}",
-        f"if value is {'None' if _none_is_default(field) else missing}:",
-        f"    self.{name} = {_default(field, names)}",
-        "else:",
-        *(f"    {line}" for line in given),
-    ]
+    given = [f"value = {item}", *check, f"self.{name} = {expression}"]
+    if field.default is attrs.NOTHING:
+        return given
+    absent = f"self.{name} = {_default(field, names)}"
+    return [f"if {present}:", *(f"    {line}" for line in given), "else:", f"    {absent}"]
 
 
 def _default(field: "attrs.Attribute[Any]", names: dict[str, Any]) -> str:

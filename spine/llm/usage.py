@@ -1,5 +1,6 @@
 """What an answer used and what it cost (floor 3)."""
 
+from collections.abc import Sequence
 from operator import attrgetter
 
 import attrs
@@ -8,7 +9,7 @@ from spine.drafts import maker
 from spine.frozen import frozen
 from spine.values import EMPTY_OBJECT, JsonObject, freeze_object
 
-__all__ = ["Cost", "Usage", "add_usage"]
+__all__ = ["Cost", "Usage", "add_usage", "total_usage"]
 
 
 @frozen(kw_only=True)
@@ -64,6 +65,17 @@ def check_usage(instance: object, field: object, value: Usage) -> None:
     """A validator of fields that hold what a provider counted. Raises `TypeError` for what no event may hold."""
     if type(value) is not Usage or not all(count is None or type(count) is int for count in _counts(value)):
         raise TypeError(f"a Usage of whole numbers was wanted, found {value!r:.80}")
+
+
+def total_usage(usages: Sequence[Usage]) -> Usage:
+    """`add_usage` over any number of them, none included."""
+    counts = []
+    for column in zip(*map(_counts, usages), strict=True):
+        reported = [count for count in column if count is not None]
+        counts.append(sum(reported) if reported else None)
+    malformed = any(usage.malformed for usage in usages)
+    total: Usage = maker(Usage)(*counts, malformed, EMPTY_OBJECT) if counts else Usage()
+    return total
 
 
 def add_usage(left: Usage, right: Usage) -> Usage:

@@ -22,11 +22,14 @@ class Contents:
 
     by_seq: dict[int, ContentAdded] = attrs.Factory(dict)
     by_digest: dict[str, ContentAdded] = attrs.Factory(dict)
+    _orders: dict[int, Mapping[str, tuple[str, ...]]] = attrs.Factory(dict)
+    """What `parameter_order` said of frames that no plugin patched: most steps of a session share one."""
 
     def add(self, seq: int, content: ContentAdded) -> None:
         """Remember a content, if it is JSON."""
         if content.media_type.endswith("json"):
             self.by_seq[seq] = self.by_digest[content.digest] = content
+            self._orders.clear()
 
     def fields(self, requested: ModelRequested) -> Mapping[str, Any]:
         """The fields of the effective request as JSON, patches applied; tools by digest or as they are.
@@ -37,6 +40,8 @@ class Contents:
         request = frame.get("request") if isinstance(frame, dict) else None
         if not isinstance(request, dict):
             return {}
+        if not requested.patches:
+            return request
         fields = dict(request)
         for patch in requested.patches:
             for change in patch.changes:
@@ -51,8 +56,13 @@ class Contents:
 
     def parameter_order(self, requested: ModelRequested) -> Mapping[str, tuple[str, ...]]:
         """For each tool of the request, its required parameters in the order of their declaration."""
-        tools = self.fields(requested).get("tools") or ()
-        return dict(filter(None, map(self._tool_order, tools)))
+        order = None if requested.patches else self._orders.get(requested.frame)
+        if order is None:
+            tools = self.fields(requested).get("tools") or ()
+            order = dict(filter(None, map(self._tool_order, tools)))
+            if not requested.patches:
+                self._orders[requested.frame] = order
+        return order
 
     def _tool_order(self, tool: Any) -> tuple[str, tuple[str, ...]] | None:
         if isinstance(tool, str):

@@ -18,7 +18,7 @@ from spine.events import (
     RecordedEvent,
 )
 from spine.frozen import frozen
-from spine.llm.usage import Cost, Usage, add_usage
+from spine.llm.usage import Cost, Usage, total_usage
 from spine.projectors.contents import Contents
 from spine.projectors.phrases import counted, listed, money
 from spine.projectors.visible import one_line
@@ -95,7 +95,7 @@ class StepTally:
     interrupted: int = 0
     tool_calls: int = 0
     answers: list[MessageCommitted] = attrs.Factory(list)
-    failed: list[Usage] = attrs.Factory(list)
+    failed: tuple[Usage, ...] = ()
 
 
 @attrs.define
@@ -129,18 +129,27 @@ class Tallies:
     def sum(self, tallies: Iterable[StepTally]) -> Figures:
         """The figures of some steps."""
         tallies = list(tallies)
-        answers = [(self.route(tally), answer) for tally in tallies for answer in tally.answers]
-        cost, cost_unknown = _sum_of_costs(answers)
+        answers = [answer for tally in tallies for answer in tally.answers]
+        unpriced = dict.fromkeys(
+            (self.route(tally), _lacks_usage(answer.usage))
+            for tally in tallies
+            for answer in tally.answers
+            if answer.cost is None
+        )
+        cost, cost_unknown = _sum_of_costs(
+            [answer.cost for answer in answers if answer.cost is not None],
+            [_why_unknown(route, lacks_usage) for route, lacks_usage in unpriced],
+        )
         return Figures(
-            steps=sum(tally.requested is not None for tally in tallies),
-            attempts=sum(tally.attempts for tally in tallies),
-            retries=sum(tally.retries for tally in tallies),
-            tool_calls=sum(tally.tool_calls for tally in tallies),
+            steps=sum([tally.requested is not None for tally in tallies]),
+            attempts=sum([tally.attempts for tally in tallies]),
+            retries=sum([tally.retries for tally in tallies]),
+            tool_calls=sum([tally.tool_calls for tally in tallies]),
             answers=len(answers),
-            unreported=sum(_lacks_usage(answer.usage) for _, answer in answers),
-            interrupted=sum(tally.interrupted for tally in tallies),
-            usage=_sum_of_usage(answer.usage for _, answer in answers),
-            failed_usage=_sum_of_usage(usage for tally in tallies for usage in tally.failed),
+            unreported=sum([_lacks_usage(answer.usage) for answer in answers]),
+            interrupted=sum([tally.interrupted for tally in tallies]),
+            usage=total_usage([answer.usage for answer in answers]),
+            failed_usage=total_usage([usage for tally in tallies for usage in tally.failed]),
             cost=cost,
             cost_unknown=cost_unknown,
         )
@@ -150,16 +159,7 @@ def _lacks_usage(usage: Usage) -> bool:
     return usage.input_tokens is None or usage.output_tokens is None
 
 
-def _sum_of_usage(usages: Iterable[Usage]) -> Usage:
-    total = Usage()
-    for usage in usages:
-        total = add_usage(total, usage)
-    return total
-
-
-def _sum_of_costs(answers: list[tuple[str | None, MessageCommitted]]) -> tuple[Cost | None, tuple[str, ...]]:
-    costs = [answer.cost for _, answer in answers if answer.cost is not None]
-    reasons = [_why_unknown(route, answer.usage) for route, answer in answers if answer.cost is None]
+def _sum_of_costs(costs: list[Cost], reasons: list[str]) -> tuple[Cost | None, tuple[str, ...]]:
     currencies = sorted({cost.currency for cost in costs})
     if len(currencies) > 1:
         reasons.append(f"prices are in {listed(currencies)}")
@@ -169,8 +169,8 @@ def _sum_of_costs(answers: list[tuple[str | None, MessageCommitted]]) -> tuple[C
     return Cost(micros=sum(cost.micros for cost in costs), currency=currencies[0], prices=prices), ()
 
 
-def _why_unknown(route: str | None, usage: Usage) -> str:
-    return f"{one_line(route or 'the model')} {'did not report its usage' if _lacks_usage(usage) else 'has no price'}"
+def _why_unknown(route: str | None, lacks_usage: bool) -> str:
+    return f"{one_line(route or 'the model')} {'did not report its usage' if lacks_usage else 'has no price'}"
 
 
 # ----------------------------------------------------------------------------------------------------------- rules
@@ -193,7 +193,7 @@ def _attempt_started(tallies: Tallies, event: RecordedEvent, data: ModelAttemptS
 
 
 def _attempt_failed(tallies: Tallies, event: RecordedEvent, data: ModelAttemptFailed) -> None:
-    tallies.of(event).failed.append(data.usage)
+    tallies.of(event).failed += (data.usage,)
 
 
 def _committed(tallies: Tallies, event: RecordedEvent, data: MessageCommitted) -> None:

@@ -75,7 +75,9 @@ def fold_all(projectors: Sequence[Projector[Any]], events: Iterable[RecordedEven
             else:
                 for at, apply in readers.get(event.type, ()):
                     states[at] = apply(states[at], event)
-        return [_view(projector, state) for projector, state in zip(projectors, states, strict=True)]
+        views = [_view(projector, state) for projector, state in zip(projectors, states, strict=True)]
+        states.clear()  # the collector need not look through what nobody is given
+        return views
 
 
 def _view(projector: Projector[Any], state: Any) -> Any:

@@ -87,6 +87,7 @@ class CallState:
 
     block: ToolCallBlock
     started: ToolStarted | None = None
+    """How it began; forgotten with its completion, unless it began with other arguments than the block's."""
     completed: ToolCompleted | None = None
     revised: bool = False
     resolved: str | None = None
@@ -306,6 +307,8 @@ def _tool_completed(state: SessionStatus, event: Envelope, data: ToolCompleted) 
     if call is None:
         return
     call.completed = data
+    if call.started is not None and call.started.requested is None:
+        call.started = None
     if call.approval is not None:
         state.approvals[call.approval].used = True
     for other in turn.calls.values():

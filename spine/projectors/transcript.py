@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from spine.drafts import maker
 from spine.events import (
     CORE_EVENTS,
     ApprovalDecided,
@@ -165,20 +166,22 @@ class SessionTranscript:
 def _finished(step: _Step, tallies: Tallies) -> StepEntry:
     parts = step.parts + _arriving(step) if step.is_answering else step.parts
     tally = tallies.steps.get(step.step)
-    return StepEntry(
-        step=step.step,
-        at=step.event.at,
-        seq=step.event.seq,
-        route=None if tally is None else tallies.route(tally),
-        parts=tuple(_finished_call(part, tallies) if isinstance(part, _Call) else part for part in parts),
-        attempts=step.attempts,
-        is_open=step.is_answering,
+    entry: StepEntry = maker(StepEntry)(
+        step.step,
+        step.event.at,
+        step.event.seq,
+        None if tally is None else tallies.route(tally),
+        tuple([_finished_call(part, tallies) if type(part) is _Call else part for part in parts]),
+        step.attempts,
+        step.is_answering,
     )
+    return entry
 
 
 def _finished_call(call: _Call, tallies: Tallies) -> Call:
     order = {} if call.requested is None else tallies.contents.parameter_order(call.requested)
-    return Call(block=call.block, order=order.get(call.block.name, ()), facts=tuple(call.facts))
+    made: Call = maker(Call)(call.block, order.get(call.block.name, ()), tuple(call.facts))
+    return made
 
 
 def _arriving(step: _Step) -> list[Any]:

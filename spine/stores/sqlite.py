@@ -50,7 +50,7 @@ _ADVANCE = "UPDATE sessions SET seq = ?, hash = ?, updated = ?, created = ?" + _
 _KEEP = "UPDATE sessions SET seq = seq" + _IF_HEAD
 _ADD_EVENT = "INSERT INTO events(key, at, kind, place, data, hash) VALUES (?, ?, ?, ?, ?, ?)"
 _ADD_CONTENT = "INSERT INTO contents(digest, media_type, data) VALUES (?, ?, ?) ON CONFLICT(digest) DO NOTHING"
-_PAGE = "SELECT key, at, kind, place, data, hash FROM events WHERE key > ? AND key <= ?{types} ORDER BY key"
+_PAGE = "SELECT key, at, kind, place, data, hash FROM events WHERE key > ? AND key <= ?{types} ORDER BY key LIMIT "
 _NEW_TOKEN = "1 + coalesce((SELECT until FROM owners WHERE id = ''), 0)"
 _CLAIM = (
     f"INSERT INTO sessions(id, seq, hash, token, owner) VALUES (?, 0, x'', {_NEW_TOKEN}, ?) "
@@ -318,20 +318,22 @@ class SqliteStore:
         base = _base(no)
         only = f" AND kind IN (SELECT id FROM kinds WHERE type IN ({_marks(types)}))" if types else ""
         rows: list[Row] = []
-        size = 0
+        size, kinds = 0, self._kinds
         with self._reading() as connection:
-            cursor = connection.execute(_PAGE.format(types=only), (base | after, base | last, *types))
+            cursor = connection.execute(_PAGE.format(types=only) + str(_PAGE_ROWS), (base | after, base | last, *types))
             try:
                 for key, at, kind, place, data, hash in cursor:
-                    type_, version, origin, required = self._kinds.get(kind) or self._load_kind(connection, kind)
+                    type_, version, origin, required = kinds.get(kind) or self._load_kind(connection, kind)
                     if type(data) is not bytes or type(hash) is not bytes:
                         data, hash = _to_bytes(data), _to_bytes(hash)
                     row = (key - base, type_, version, at + created, _unpack(place), origin, required, data, hash)
                     rows.append(_make_row(row))
                     size += len(data)
-                    if size >= _PAGE_BYTES or len(rows) == _PAGE_ROWS:
+                    if size >= _PAGE_BYTES:
                         cursor.close()
                         return rows, rows[-1].seq
+                if len(rows) == _PAGE_ROWS:
+                    return rows, rows[-1].seq
             except (TypeError, KeyError) as exc:  # an edit by hand: what comes before it is still good
                 cursor.close()
                 if rows:
