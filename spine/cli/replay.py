@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -17,21 +18,28 @@ from spine.cli.reading import reading_session
 from spine.cli.screen import note, out, out_json
 from spine.config import Settings, load_settings
 from spine.errors import SpineError, UsageError
+from spine.proof.diff import diff_json, diff_text
 from spine.proof.replay import Replayed, Setting
 from spine.proof.replay import replay as run_again
+from spine.proof.replay_live import LivePart, replay_live
 from spine.proof.replay_text import finding, replay_fact
 from spine.stored import StoredLog
 
 __all__ = ["COMMANDS", "agent_now", "count_connections"]
 
+_MODES: Final[Mapping[str, LivePart | None]] = {"hermetic": None, "live-tools": "tools", "live-model": "model"}
 _STATUS: Final = {"equal": HOLDS, "different": FAILS, "missing": NO_VERDICT}
 
 
 @click.command()
 @session_argument
+@click.option("--mode", type=click.Choice(list(_MODES)), default="hermetic", help="What is real: nothing, or a part.")
 @options("store", "agent", "json")
-def replay(session: str | None, store: str | None, agent: str | None, as_json: bool) -> int:
-    """Run a session again from its log: agent and plugins as installed now, everything else as recorded."""
+def replay(session: str | None, mode: str, store: str | None, agent: str | None, as_json: bool) -> int:
+    """Run a session again from its log: agent and plugins as installed now, everything else as recorded.
+
+    With live-tools the tools run, with live-model the model is asked; how the session then drifts is told.
+    """
     settings = load_settings(arguments={"store": store, "agent": agent})
     connections = count_connections()
     with reading_session(store, session, check=True) as reader:
@@ -40,6 +48,9 @@ def replay(session: str | None, store: str | None, agent: str | None, as_json: b
             return NO_VERDICT
         began = time.perf_counter()
         setting = Setting(agent=chosen, settings=settings)
+        part = _MODES[mode]
+        if part is not None:
+            return _drift(reader, setting, part, as_json=as_json)
         found: Replayed = anyio.run(partial(run_again, reader, setting))
         took = time.perf_counter() - began
     if as_json:
@@ -48,6 +59,12 @@ def replay(session: str | None, store: str | None, agent: str | None, as_json: b
         plural = "" if connections[0] == 1 else "s"
         out(finding(found, f", {connections[0]} connection{plural}, {took:.2f} s"))
     return _STATUS[found.verdict]
+
+
+def _drift(reader: StoredLog, setting: Setting, part: LivePart, *, as_json: bool) -> int:
+    drift, _ = anyio.run(partial(replay_live, reader, setting, part))
+    out_json(diff_json(drift)) if as_json else out("no drift" if drift.is_equal else diff_text(drift))
+    return HOLDS if drift.is_equal else FAILS
 
 
 def agent_now(settings: Settings, reader: StoredLog) -> Agent | None:

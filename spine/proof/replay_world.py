@@ -53,7 +53,7 @@ from spine.proof.replay_log import Recording
 from spine.run import Run
 from spine.values import CallId
 
-__all__ = ["ProcessOver", "World"]
+__all__ = ["ProcessOver", "World", "response_of"]
 
 STIMULI: Final = (InputAccepted, ApprovalDecided, SessionRenamed, CancelRequested)
 """What people and other processes do while a turn runs, or between turns."""
@@ -275,7 +275,7 @@ class World:
                     if not self._ends_attempt(seq + 1):
                         self._flush(seq)
                 case MessageCommitted():
-                    yield _response(event.data)
+                    yield response_of(event.data)
                     return
                 case CancelRequested():
                     for late in self._late_pieces(seq):
@@ -423,7 +423,8 @@ class World:
         return None
 
 
-def _response(data: MessageCommitted) -> ModelResponse:
+def response_of(data: MessageCommitted) -> ModelResponse:
+    """The response of which a committed message was made."""
     origin = data.message.origin
     route_model = origin.route.partition(":")[2] if origin is not None and origin.route else None
     return ModelResponse(
