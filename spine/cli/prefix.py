@@ -27,7 +27,7 @@ def prefix(session: str | None, least: str | None, store: str | None, as_json: b
     wanted = None if least is None else parse_share(least)
     with reading_session(store, session, check=True) as reader:
         course, status = up_to_unknown(lambda until: course_of(reader, until), until)
-        found = list(kept_prefixes(reader, list(course.steps.values()), _known_prices))
+        found = list(kept_prefixes(reader, course.steps.values(), _known_prices))
     out_json(prefix_json(found, wanted)) if as_json else out(prefix_text(found, wanted))
     return status if wanted is None or least_share(found) >= wanted else FAILS
 

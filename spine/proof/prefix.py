@@ -5,25 +5,26 @@ thing that differs is kept, of a section's text also its unchanged beginning. Si
 characters), so shares are those of text and not of money; another route keeps nothing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
 import attrs
 
 from spine.errors import UsageError
-from spine.estimates import estimate_tokens, message_tokens
+from spine.estimates import HistoryEstimate, estimate_tokens, message_tokens
 from spine.events import Patch, Splice
 from spine.llm.catalogue import Prices
 from spine.llm.request import ModelRequest, Route
 from spine.llm.usage import Cost
 from spine.messages import Message, SystemBlock
 from spine.projectors.json import plain
+from spine.projectors.model_history import History
 from spine.projectors.phrases import counted, listed, money, name_text
 from spine.projectors.visible import one_line
 from spine.proof.course import Step
 from spine.proof.differences import request_differences
-from spine.proof.request_view import RequestView, frame_origins, frame_selection
+from spine.proof.request_view import RequestView, frame_origins, frame_selection, kept_messages
 from spine.stored import StoredLog
 from spine.values import encode
 
@@ -69,79 +70,103 @@ class _Item:
     tokens: int
 
 
-def kept_prefixes(reader: StoredLog, steps: list[Step], prices: FindPrices) -> Iterator[KeptPrefix]:
+@attrs.frozen
+class _Sized:
+    """A request with the estimates of its parts: what stands before the messages, and all of these."""
+
+    view: RequestView
+    head: tuple[_Item, ...]
+    messages: int
+
+    @property
+    def tokens(self) -> int:
+        return sum(item.tokens for item in self.head) + self.messages
+
+
+def kept_prefixes(reader: StoredLog, steps: Iterable[Step], prices: FindPrices) -> Iterator[KeptPrefix]:
     """For each request but the first, what it kept of the one before."""
-    sized = _Sizes()
-    earlier: Step | None = None
+    estimate = HistoryEstimate()
+    earlier: _Sized | None = None
     for step in steps:
         if step.request is None:
             continue
-        if earlier is not None and earlier.request is not None:
-            yield _compared(reader, earlier.request, step, sized, prices)
-        earlier = step
+        now = _sized(step.request, estimate)
+        if earlier is not None:
+            yield _compared(reader, earlier, now, step, prices)
+        earlier = now
 
 
-class _Sizes:
-    """Sizes of messages, each counted once, however many requests hold it."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Message, int]] = {}
-
-    def of(self, message: Message) -> int:
-        known = self._known.get(id(message))
-        if known is None:
-            known = self._known[id(message)] = (message, message_tokens(message, estimate_tokens))
-        return known[1]
+def _sized(view: RequestView, estimate: HistoryEstimate) -> _Sized:
+    messages = view.request.messages
+    if isinstance(messages, History):
+        tokens = estimate.of(messages, estimate_tokens)
+    else:
+        tokens = sum(message_tokens(message, estimate_tokens) for message in messages)
+    return _Sized(view, tuple(_head(view.request)), tokens)
 
 
-def _compared(reader: StoredLog, earlier: RequestView, step: Step, sized: _Sizes, prices: FindPrices) -> KeptPrefix:
-    view = step.request
-    assert view is not None
-    old, new = list(_items(earlier.request, sized)), list(_items(view.request, sized))
-    same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a.value != b.value), len(new))
-    kept = sum(item.tokens for item in old[:same])
-    cached = step.figures.usage.cache_read_tokens
-    found = KeptPrefix(step=view.step, earlier=earlier.step, kept_tokens=kept, lost_tokens=0, cached_tokens=cached)
-    if same >= len(old):
-        return found
-    before, after = old[same], new[same] if same < len(new) else None
-    kept += _partly(before, after)
-    lost = sum(item.tokens for item in old) - kept
-    moved, how = _moved(before, after, earlier.request, view.request)
+def _head(request: ModelRequest) -> Iterator[_Item]:
+    yield _Item("route", str(request.route), request.route, 0)
+    for tool in request.tools:
+        yield _Item("tool", tool.name, tool, estimate_tokens(encode(plain(tool)).decode()))
+    for block in request.system:
+        yield _Item("section", block.name, (block.name, block.text), estimate_tokens(block.text))
+
+
+def _compared(reader: StoredLog, earlier: _Sized, now: _Sized, step: Step, prices: FindPrices) -> KeptPrefix:
+    view, cached = now.view, step.figures.usage.cache_read_tokens
+    old, new = earlier.view.request.messages, view.request.messages
+    found = KeptPrefix(
+        step=view.step, earlier=earlier.view.step, kept_tokens=earlier.tokens, lost_tokens=0, cached_tokens=cached
+    )
+    pairs = zip(earlier.head, now.head, strict=False)
+    same = next((i for i, (a, b) in enumerate(pairs) if a.value != b.value), min(len(earlier.head), len(now.head)))
+    if same == len(earlier.head) == len(now.head):
+        number = kept_messages(old, new)
+        if number == len(old):
+            return found
+        kept = earlier.tokens - sum(message_tokens(message, estimate_tokens) for message in old[number:])
+        before, after = _message(old, number), _message(new, number)
+    else:
+        before, after = (
+            side.head[same] if same < len(side.head) else _message(side.view.request.messages, 0)
+            for side in (earlier, now)
+        )
+        kept = sum(item.tokens for item in earlier.head[:same]) + _partly(before, after)
+    moved, how = _moved(before, after, earlier.view.request, view.request)
+    lost = earlier.tokens - kept
     return attrs.evolve(
         found,
         kept_tokens=kept,
         lost_tokens=lost,
         moved=moved,
         how=how,
-        owner=_owner(reader, earlier, view, moved.partition(" ")[0], before, after),
+        owner=_owner(reader, earlier.view, view, moved.partition(" ")[0], before, after),
         lost=cost_of_loss(lost, prices(view.request.route), frame_selection(reader, view).get("prices")),
     )
 
 
-def _items(request: ModelRequest, sized: _Sizes) -> Iterator[_Item]:
-    yield _Item("route", str(request.route), request.route, 0)
-    for tool in request.tools:
-        yield _Item("tool", tool.name, tool, estimate_tokens(encode(plain(tool)).decode()))
-    for block in request.system:
-        yield _Item("section", block.name, (block.name, block.text), estimate_tokens(block.text))
-    for number, message in enumerate(request.messages, 1):
-        yield _Item("message", str(number), message, sized.of(message))
+def _message(messages: Sequence[Message], at: int) -> _Item | None:
+    return _Item("message", str(at + 1), messages[at], 0) if at < len(messages) else None
 
 
-def _partly(before: _Item, after: _Item | None) -> int:
+def _partly(before: _Item | None, after: _Item | None) -> int:
     """The tokens of a section's text that still stand at its beginning."""
-    if before.kind != "section" or after is None or after.name != before.name or after.kind != "section":
+    if before is None or after is None or (before.kind, before.name) != (after.kind, after.name):
+        return 0
+    if before.kind != "section":
         return 0
     old, new = before.value[1], after.value[1]
     same = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     return same // 4
 
 
-def _moved(before: _Item, after: _Item | None, old: ModelRequest, new: ModelRequest) -> tuple[str, str]:
+def _moved(before: _Item | None, after: _Item | None, old: ModelRequest, new: ModelRequest) -> tuple[str, str]:
     """What moved first, and how."""
     if after is not None and after.kind in ("tool", "section") and (after.kind, after.name) not in _names(old):
         return f"{after.kind} {name_text(after.name)}", "added"
+    if before is None:  # every part is there, and what follows it is new
+        return f"{after.kind} {name_text(after.name)}" if after is not None else "messages", "added"
     if before.kind == "message":
         return f"message {before.name}", "gone" if after is None else "replaced"
     what = "route" if before.kind == "route" else f"{before.kind} {name_text(before.name)}"
@@ -156,13 +181,15 @@ def _names(request: ModelRequest) -> set[tuple[str, str]]:
 
 
 def _owner(
-    reader: StoredLog, earlier: RequestView, view: RequestView, kind: str, before: _Item, after: _Item | None
+    reader: StoredLog, earlier: RequestView, view: RequestView, kind: str, before: _Item | None, after: _Item | None
 ) -> str | None:
     """Plugins whose patches touched that kind of thing in either request, or else whose the thing is."""
     patchers = [patch.plugin for each in (earlier, view) for patch in each.data.patches if _touches(patch, kind)]
     if patchers:
         return listed(patchers)
     item = after if after is not None and after.kind == kind else before
+    if item is None:
+        return None
     if kind == "section":
         blocks: list[SystemBlock] = [*view.request.system, *earlier.request.system]
         return next((block.source or None for block in blocks if block.name == item.name), None)

@@ -49,7 +49,7 @@ def report_html(
     reader: StoredLog, course: Course, verified: Verification, *, zone: tzinfo = UTC, source: str | None = None
 ) -> str:
     """The page of a session. Times are in `zone`; `source` names where the log was read."""
-    kept = {each.step: each for each in kept_prefixes(reader, list(course.steps.values()), lambda route: None)}
+    kept = {each.step: each for each in kept_prefixes(reader, course.steps.values(), lambda route: None)}
     parts: Sequence[tuple[str, str, Iterable[str]]] = (
         ("verification", "Verification", _verification(verified)),
         ("figures", "Figures", _figures(course)),

@@ -17,7 +17,7 @@ from spine.projectors.phrases import call_text, counted, name_text
 from spine.projectors.text import text_lines
 from spine.projectors.visible import one_line, visible
 from spine.proof.differences import PARAMETERS, parameter_text, request_differences
-from spine.proof.request_view import PatchView, RequestView
+from spine.proof.request_view import PatchView, RequestView, kept_messages
 from spine.tools import ServerTool, ToolDefinition
 from spine.values import short
 
@@ -138,7 +138,7 @@ def diff_text(view: RequestView, earlier: RequestView | None) -> str:
         return f"{request_text(view)}\n(the first request: there is none to compare it with)"
     changes = request_differences(earlier.request, view.request)
     table = [*_unchanged(earlier.request, view.request), *((change.what, change.text) for change in changes)]
-    kept = _kept(earlier.request.messages, view.request.messages)
+    kept = kept_messages(earlier.request.messages, view.request.messages)
     table.append(("messages", _message_counts(len(earlier.request.messages), len(view.request.messages), kept)))
     width = max(len(name) for name, _ in table)
     lines = [f"{view.step} compared with {earlier.step} · {_proof(view)}"]
@@ -176,11 +176,6 @@ def _section_changes(old: Sequence[SystemBlock], new: Sequence[SystemBlock]) -> 
                 yield f"{_PROSE}{row[1:]}"
 
 
-def _kept(old: Sequence[Message], new: Sequence[Message]) -> int:
-    """How many messages both begin with."""
-    return next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-
-
 def _message_counts(old: int, new: int, kept: int) -> str:
     parts = [f"{kept} kept"]
     parts += [f"{old - kept} gone"] if old > kept else []
@@ -211,8 +206,8 @@ def patch_phrases(patch: PatchView) -> Iterator[str]:
     for change in request_differences(patch.before, patch.after):
         yield f"{change.what} {change.text}"
     old, new = patch.before.messages, patch.after.messages
-    kept = _kept(old, new)
-    tail = _kept(old[kept:][::-1], new[kept:][::-1])
+    kept = kept_messages(old, new)
+    tail = kept_messages(old[kept:][::-1], new[kept:][::-1])
     gone, added = len(old) - kept - tail, len(new) - kept - tail
     if gone or added:
         at = f"message {kept + 1}" if gone <= 1 else f"messages {kept + 1}-{kept + gone}"
@@ -225,7 +220,7 @@ def patch_phrases(patch: PatchView) -> Iterator[str]:
 def diff_json(view: RequestView, earlier: RequestView | None) -> dict[str, Any]:
     """What `diff_text` tells; `compared_with` is None for the first request."""
     old = () if earlier is None else earlier.request.messages
-    kept = _kept(old, view.request.messages)
+    kept = kept_messages(old, view.request.messages)
     changes = () if earlier is None else request_differences(earlier.request, view.request)
     added = list(zip(view.request.messages, view.seqs, strict=True))[kept:]
     return {

@@ -1,6 +1,6 @@
 """What a model saw, step by step (floor 13): each request rebuilt from the log alone, and where its parts come from."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -8,6 +8,7 @@ import attrs
 from spine.errors import LogBroken, UsageError
 from spine.events import ContentAdded, ModelRequested, Patch, RecordedEvent
 from spine.llm.request import ModelRequest
+from spine.messages import Message
 from spine.projectors import refuse_unknown
 from spine.projectors.json import plain
 from spine.projectors.model_history import History, ModelHistory
@@ -16,7 +17,7 @@ from spine.requests import apply
 from spine.stored import StoredLog
 from spine.values import Digest, StepId, decode
 
-__all__ = ["PatchView", "RequestView", "find_request", "patch_views", "request_json", "request_views"]
+__all__ = ["PatchView", "RequestView", "find_request", "kept_messages", "patch_views", "request_json", "request_views"]
 
 
 @attrs.frozen(kw_only=True)
@@ -65,6 +66,15 @@ class PatchView:
     patch: Patch
     before: ModelRequest
     after: ModelRequest
+
+
+def kept_messages(old: Sequence[Message], new: Sequence[Message]) -> int:
+    """How many messages both begin with; told at once for two views of one growing history."""
+    start = old.same_start(new) if isinstance(old, History) and isinstance(new, History) else 0
+    shortest = min(len(old), len(new))
+    while start < shortest and (old[start] is new[start] or old[start] == new[start]):
+        start += 1
+    return start
 
 
 def request_views(reader: StoredLog, until: int | None = None) -> Iterator[RequestView]:
