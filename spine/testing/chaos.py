@@ -17,13 +17,13 @@ import attrs
 from anyio.abc import SocketAttribute, SocketStream
 
 from spine.testing.chaos_render import Rendered
-from spine.testing.script import Entry, say, usage
+from spine.testing.script import Entry, say
 
 __all__ = ["ANSWER", "ChaosServer", "Fault", "Peer", "chaos_server", "resolving"]
 
 GONE_S: Final = 1.0
 """How long a client may take to close a connection that it needs no more."""
-ANSWER: Final = say("It is raining in Oslo.") + usage(input_tokens=7, output_tokens=5)
+ANSWER: Final = say("It is raining in Oslo.")
 """What servers say when nothing else is wanted."""
 _BROKEN: Final = (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError)
 _END: Final = b"0\r\n\r\n"

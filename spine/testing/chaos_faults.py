@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 
 from spine.testing.chaos import ChaosServer, Fault, Peer, Play, resolving
-from spine.testing.script import call, say, usage
+from spine.testing.script import call, say
 
 __all__ = ["fault", "network_faults", "refusing", "sending"]
 
@@ -256,7 +256,7 @@ def _transport() -> Iterator[Fault]:
     yield fault("36-stall-in-the-answer", _stall_after(2), "timeout", deadlines={"idle_s": SHORT_S})
     yield fault("36-stall-before-the-end", _stall_before_end, "timeout", deadlines={"idle_s": SHORT_S})
     comment = partial(_for_ever, frame=lambda peer: b": still here\n\n")
-    yield fault("37-comments-for-ever", comment, "timeout", deadlines={"progress_s": 0.4})
+    yield fault("37-comments-for-ever", comment, "timeout", deadlines={"progress_s": 0.4}, needs="is_event_stream")
     ping = partial(_for_ever, frame=lambda peer: peer.good.ping or b"")
     yield fault("38-pings-for-ever", ping, "timeout", deadlines={"progress_s": 0.4}, needs="ping")
     yield fault("44-trailers", _trailers, "answer")
@@ -269,15 +269,16 @@ async def _stall_before_end(peer: Peer) -> None:
 
 
 def _bombs() -> Iterator[Fault]:
-    bomb = partial(fault, is_bomb=True, within_s=4)
+    bomb = partial(fault, is_bomb=True, within_s=4, retryable=False)
+    events = partial(bomb, needs="is_event_stream")
     line = partial(_flood, piece=b"x" * 65536, count=FLOOD_BYTES // 65536)
-    yield bomb("40-line-of-200-mb", line, "protocol_error", retryable=False)
+    yield bomb("40-line-of-200-mb", line, "protocol_error")
     tiny = partial(_flood, piece=b":\n\n" * 21_845, count=FLOOD_BYTES // 65535)
-    yield bomb("41-events-without-end", tiny, "protocol_error", retryable=False)
+    yield events("41-events-without-end", tiny, "protocol_error")
     event = b"data: " + b"x" * 60_000 + b"\n"
-    yield bomb("42-event-of-64-mb", partial(_flood, piece=event, count=1100), "protocol_error", retryable=False)
+    yield events("42-event-of-64-mb", partial(_flood, piece=event, count=1100), "protocol_error")
     zipped = partial(_encoded, coding="gzip", encode=_bomb)
-    yield bomb("43-gzip-bomb", zipped, "protocol_error", retryable=False)
+    yield bomb("43-gzip-bomb", zipped, "protocol_error")
 
 
 def _encodings() -> Iterator[Fault]:
@@ -336,7 +337,7 @@ async def _linger(peer: Peer) -> None:
 
 
 def _connections() -> Iterator[Fault]:
-    again = say("One moment. ") + call("look") + usage(input_tokens=1, output_tokens=1)
+    again = say("One moment. ") + call("look")
     yield fault("60-closed-when-used-again", _close_when_used_again, "answer", entry=again)
     yield fault("61-connection-close", _close_after, "answer")
     yield fault("62-answer-before-the-request-was-read", _full_answer_first, "answer", reads=False)

@@ -101,8 +101,10 @@ def _plain(body: bytes) -> Play:
 
 def _bodies() -> Iterator[Fault]:
     error = b'{"error":{"message":"The server is overloaded, try later","code":"server_is_overloaded"}}'
-    yield fault("23-200-with-a-json-error", _plain(error), "overloaded", "server_error")
-    yield fault("24-200-with-html", _plain(b"<!doctype html><title>Log in</title>"), "protocol_error")
+    yield fault("23-200-with-a-json-error", _plain(error), "overloaded", "server_error", needs="whole")
+    yield fault(
+        "24-200-with-html", _plain(b"<!doctype html><title>Log in</title>"), "protocol_error", "stream_truncated"
+    )
     yield fault("25-200-with-nothing", _plain(b""), "stream_truncated")
     for name, body in (("list", b"[]"), ("null", b"null"), ("number", b"0"), ("text", b'"x"'), ("object", b"{}")):
         yield fault(f"26-200-with-{name}", _plain(body), "protocol_error", "stream_truncated")

@@ -36,6 +36,11 @@ class Rendered:
         """The stream in one piece."""
         return b"".join(self.frames)
 
+    @property
+    def is_event_stream(self) -> bool:
+        """Whether it is one in the sense of the web, with comments and fields."""
+        return b"data:" in self.body
+
 
 Render = Callable[[Entry], Rendered]
 """Writes a script's entry (text, reasoning, refusal, calls, usage, stop reason) in a protocol's own words."""

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from spine.testing.chaos import ANSWER, Fault, Peer, Play
 from spine.testing.chaos_render import RENDERS
-from spine.testing.script import Say
+from spine.testing.script import Say, usage
 
 __all__ = ["protocol_faults"]
 
+COUNTED: Final = ANSWER + usage(input_tokens=7, output_tokens=5)
 TEXT: Final = "".join(piece for part in ANSWER.parts if isinstance(part, Say) for piece in part.pieces)
 Row = tuple[str, tuple[Any, ...], str] | tuple[str, tuple[Any, ...], str, str]
 """Name, events (payloads, or frames as they are), outcomes joined with `|`, and the text when it is not `TEXT`."""
@@ -44,7 +45,7 @@ def _faults(rows: tuple[Row, ...]) -> Iterator[Fault]:
 
 # ------------------------------------------------------------------------------------------------ chat completions
 
-GOOD_CHAT: Final = RENDERS["openai_chat"](ANSWER).frames
+GOOD_CHAT: Final = RENDERS["openai_chat"](COUNTED).frames
 _DONE: Final = b"data: [DONE]\n\n"
 _BEFORE_FINISH: Final = GOOD_CHAT[:-3]
 _FINISH: Final = GOOD_CHAT[-3]
@@ -116,7 +117,7 @@ _CHAT_ROWS: Final[tuple[Row, ...]] = (
 
 # -------------------------------------------------------------------------------------------------------- messages
 
-GOOD_MESSAGES: Final = RENDERS["anthropic_messages"](ANSWER).frames
+GOOD_MESSAGES: Final = RENDERS["anthropic_messages"](COUNTED).frames
 _START, _OPEN, _CLOSE = GOOD_MESSAGES[0], GOOD_MESSAGES[1], GOOD_MESSAGES[-3]
 _DELTA, _STOP = GOOD_MESSAGES[-2], GOOD_MESSAGES[-1]
 _TEXTS: Final = GOOD_MESSAGES[2:-3]
@@ -167,7 +168,7 @@ _MESSAGES_ROWS: Final[tuple[Row, ...]] = (
 
 # ------------------------------------------------------------------------------------------------------- responses
 
-GOOD_RESPONSES: Final = RENDERS["openai_responses"](ANSWER).frames
+GOOD_RESPONSES: Final = RENDERS["openai_responses"](COUNTED).frames
 _CREATED, _LAST = GOOD_RESPONSES[0], json.loads(GOOD_RESPONSES[-1].partition(b"data: ")[2])
 _BODY: Final = GOOD_RESPONSES[:-1]
 

@@ -27,7 +27,7 @@ from spine.testing.chaos_refusals import server_faults
 from spine.testing.chaos_render import RENDERS, Render, Rendered
 from spine.testing.chaos_trial import LATER, Wire, try_fault
 from spine.testing.chaos_words import protocol_faults
-from spine.testing.conformance_decoding import DECODINGS, MIX, Decoding, Outcome, try_decoding, try_prefixes
+from spine.testing.conformance_decoding import DECODINGS, MIXES, Decoding, Outcome, try_decoding, try_prefixes
 from spine.testing.script import Entry
 from spine.tools import ToolDefinition
 from spine.values import Secret, StepId
@@ -43,6 +43,13 @@ GROUPS: Final = {
     "faults": "stalls, drips, cancel at each chunk, bombs",
 }
 """Groups of cases, and what each is about, in the order of the card."""
+NEEDED: Final = {
+    "error": "the protocol has no error inside a stream",
+    "ping": "the protocol has no ping",
+    "whole": "the protocol has no answer that is not streamed",
+    "is_event_stream": "its answers are no event stream",
+}
+"""Why a case does not apply, by the member of a `Rendered` that it is made of."""
 RETRYING: Final = "with retry"
 _NAME_WIDTH: Final = 58
 
@@ -177,7 +184,7 @@ def cases(subject: Conformance) -> tuple[ConformanceCase, ...]:
         attrs.evolve(case, why_not=subject.excused.get(case.name, case.why_not))
         for case in (
             *(_decoding_case(subject, decoding) for decoding in DECODINGS),
-            ConformanceCase("decoding/every-prefix", {"": lambda: try_prefixes(subject.read, subject.render(MIX))}),
+            ConformanceCase("decoding/every-prefix", {"": lambda: _try_prefixes(subject)}),
             *(_fault_case(subject, fault) for fault in (*ending_faults(subject.render), *faults)),
         )
     )
@@ -185,12 +192,19 @@ def cases(subject: Conformance) -> tuple[ConformanceCase, ...]:
 
 def _decoding_case(subject: Conformance, decoding: Decoding) -> ConformanceCase:
     name = f"decoding/{decoding.name}"
-    rendered, why_not = _rendered(subject, decoding.entry, decoding.needs)
+    entry = decoding.entry or _mix(subject)
+    rendered, why_not = _rendered(subject, entry, decoding.needs)
     if rendered is None:
         return ConformanceCase(name, why_not=why_not)
-    if decoding.events and b"data:" not in rendered.body:
-        return ConformanceCase(name, why_not="its answers are no event stream")
-    return ConformanceCase(name, {"": lambda: try_decoding(subject.read, decoding, rendered)})
+    return ConformanceCase(name, {"": lambda: try_decoding(subject.read, decoding.vary, entry, rendered)})
+
+
+def _mix(subject: Conformance) -> Entry:
+    return next((entry for entry in MIXES if _rendered(subject, entry, None)[0] is not None), MIXES[-1])
+
+
+async def _try_prefixes(subject: Conformance) -> list[str]:
+    return await try_prefixes(subject.read, subject.render(_mix(subject)))
 
 
 def _fault_case(subject: Conformance, fault: Fault) -> ConformanceCase:
@@ -211,8 +225,8 @@ def _rendered(subject: Conformance, entry: Entry, needs: str | None) -> tuple[Re
         subject.render(LATER)
     except NotImplementedError as exc:
         return None, f"the protocol cannot say it: {exc}"
-    if needs is not None and getattr(rendered, needs) is None:
-        return None, f"the protocol has no {needs}"
+    if needs is not None and not getattr(rendered, needs):
+        return None, NEEDED[needs]
     return rendered, ""
 
 

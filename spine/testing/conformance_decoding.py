@@ -6,6 +6,7 @@ with the script. Without a network where there is a decoder; else over a loopbac
 
 import random
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -17,7 +18,7 @@ from spine.testing.chaos_render import Rendered
 from spine.testing.script import Entry, call, call_text, refuse, say, stop, think, usage
 from spine.testing.scripted import prepare
 
-__all__ = ["DECODINGS", "Decoding", "Outcome", "Read", "try_decoding", "try_prefixes"]
+__all__ = ["DECODINGS", "MIXES", "Decoding", "Outcome", "Read", "try_decoding", "try_prefixes"]
 
 Outcome = ModelResponse | ProviderError
 Read = Callable[[tuple[bytes, ...]], Awaitable[Outcome]]
@@ -27,25 +28,26 @@ Vary = Callable[[Rendered], Iterable[tuple[bytes, ...]]]
 
 MANY_CUTS: Final = 1500
 COUNTED: Final = usage(input_tokens=11, output_tokens=6)
-MIX: Final = say('It is "5°" – naïve, 日本, 🌧.\n') + call("look", at="Zürich \\ Oslo") + COUNTED
+_WORDS: Final = say('It is "5°" – naïve, 日本, 🌧.\n')
+MIXES: Final = (_WORDS + call("look", at="Zürich \\ Oslo") + COUNTED, _WORDS + COUNTED, _WORDS)
+"""What is cut and changed: the first of these that a protocol can say."""
 
 
 @attrs.frozen(kw_only=True)
 class Decoding:
-    """One case. `needs` names the member of a `Rendered` that it is made of; `events` says that it changes an event
-    stream, and means nothing for answers in another form."""
+    """One case. `entry` None: the first of `MIXES` that the protocol can say. `needs` names the member of a `Rendered`
+    that it is made of."""
 
     name: str
-    entry: Entry = MIX
+    entry: Entry | None = None
     vary: Vary
     needs: str | None = None
-    events: bool = True
 
 
-async def try_decoding(read: Read, case: Decoding, rendered: Rendered) -> list[str]:
+async def try_decoding(read: Read, vary: Vary, entry: Entry, rendered: Rendered) -> list[str]:
     """What is read wrongly, a sentence for the first way that is; nothing when all are right."""
-    wanted: Any = prepare(case.entry).items[-1]
-    for pieces in case.vary(rendered):
+    wanted: Any = prepare(entry).items[-1]
+    for pieces in vary(rendered):
         problem = _difference(await read(pieces), wanted)
         if problem is not None:
             where = f" ({len(pieces)} pieces, the first of {len(pieces[0])} bytes)" if len(pieces) > 1 else ""
@@ -209,37 +211,35 @@ _SHAPES: Final[dict[str, Entry]] = {
     "three-calls-of-one-tool": call("look", at="1") + call("look", at="2") + call("look", at="3"),
 }
 
+_events = partial(Decoding, needs="is_event_stream")
 _WAYS: Final = (
-    Decoding(name="whole", vary=_whole, events=False),
-    Decoding(name="event-by-event", vary=_event_by_event, events=False),
-    Decoding(name="cut-at-every-byte", vary=lambda rendered: _every_cut(rendered.body), events=False),
-    Decoding(name="byte-by-byte", vary=lambda rendered: _byte_by_byte(rendered.body), events=False),
-    Decoding(name="cut-at-random", vary=_at_random, events=False),
-    Decoding(name="crlf", vary=_changed(lambda frame: frame.replace(b"\n", b"\r\n"))),
-    Decoding(name="cr", vary=_changed(lambda frame: frame.replace(b"\n", b"\r"))),
-    Decoding(name="mixed-line-ends", vary=_changed(_mixed_ends)),
-    Decoding(name="bom", vary=_before(b"\xef\xbb\xbf")),
-    Decoding(name="comments", vary=_changed(lambda frame: b": a comment\n" + frame + b":\n\n")),
-    Decoding(name="comments-first", vary=_before(b": hello\n\n:\n\n")),
-    Decoding(name="blank-lines", vary=_changed(lambda frame: b"\n\n" + frame + b"\n")),
-    Decoding(name="data-without-space", vary=_changed(lambda frame: frame.replace(b"data: ", b"data:", 1))),
-    Decoding(name="data-in-two-lines", vary=_changed(_in_two_lines)),
-    Decoding(name="data-line-without-colon", vary=_changed(_with_empty_line)),
-    Decoding(name="ids", vary=_changed(lambda frame: b"id: 1\n" + frame)),
-    Decoding(name="retry-lines", vary=_changed(lambda frame: b"retry: 999999999\nretry: 0\n" + frame)),
-    Decoding(name="unknown-fields", vary=_changed(lambda frame: b"vendor: x\n" + frame)),
-    Decoding(name="last-blank-line-missing", vary=_without_last_blank),
+    Decoding(name="whole", vary=_whole),
+    Decoding(name="event-by-event", vary=_event_by_event),
+    Decoding(name="cut-at-every-byte", vary=lambda rendered: _every_cut(rendered.body)),
+    Decoding(name="byte-by-byte", vary=lambda rendered: _byte_by_byte(rendered.body)),
+    Decoding(name="cut-at-random", vary=_at_random),
+    _events(name="crlf", vary=_changed(lambda frame: frame.replace(b"\n", b"\r\n"))),
+    _events(name="cr", vary=_changed(lambda frame: frame.replace(b"\n", b"\r"))),
+    _events(name="mixed-line-ends", vary=_changed(_mixed_ends)),
+    _events(name="bom", vary=_before(b"\xef\xbb\xbf")),
+    _events(name="comments", vary=_changed(lambda frame: b": a comment\n" + frame + b":\n\n")),
+    _events(name="comments-first", vary=_before(b": hello\n\n:\n\n")),
+    _events(name="blank-lines", vary=_changed(lambda frame: b"\n\n" + frame + b"\n")),
+    _events(name="data-without-space", vary=_changed(lambda frame: frame.replace(b"data: ", b"data:", 1))),
+    _events(name="data-in-two-lines", vary=_changed(_in_two_lines)),
+    _events(name="data-line-without-colon", vary=_changed(_with_empty_line)),
+    _events(name="ids", vary=_changed(lambda frame: b"id: 1\n" + frame)),
+    _events(name="retry-lines", vary=_changed(lambda frame: b"retry: 999999999\nretry: 0\n" + frame)),
+    _events(name="unknown-fields", vary=_changed(lambda frame: b"vendor: x\n" + frame)),
+    _events(name="last-blank-line-missing", vary=_without_last_blank),
     Decoding(name="pings", vary=_with_pings, needs="ping"),
-    Decoding(name="not-streamed", vary=_unstreamed, needs="whole", events=False),
-    Decoding(name="not-streamed-cut-at-every-byte", vary=_unstreamed_cut, needs="whole", events=False),
-    Decoding(name="not-streamed-after-blanks", vary=_after_blanks, needs="whole", events=False),
+    Decoding(name="not-streamed", vary=_unstreamed, needs="whole"),
+    Decoding(name="not-streamed-cut-at-every-byte", vary=_unstreamed_cut, needs="whole"),
+    Decoding(name="not-streamed-after-blanks", vary=_after_blanks, needs="whole"),
 )
 
 DECODINGS: Final[tuple[Decoding, ...]] = (
-    *(
-        Decoding(name=f"reads-{name}", entry=entry, vary=_event_by_event, events=False)
-        for name, entry in _SHAPES.items()
-    ),
+    *(Decoding(name=f"reads-{name}", entry=entry, vary=_event_by_event) for name, entry in _SHAPES.items()),
     *_WAYS,
 )
 """All cases, in the order of the card."""

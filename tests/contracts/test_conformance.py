@@ -177,7 +177,7 @@ class Waiting(Wrong):
     """Has a deadline of its own, which nobody gave it."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
-        await anyio.sleep(1.2)
+        await anyio.sleep(4)
         async for item in super().stream(request):
             yield item
 
