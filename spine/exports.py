@@ -126,8 +126,8 @@ class ExportFile:
 
     waits = False
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.url = os.fspath(path)
+    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+        self.url = name or os.fspath(path)
         try:
             self._file: BinaryIO = open(path, "rb")  # noqa: SIM115 - closed by `close`
         except OSError as exc:
@@ -260,8 +260,8 @@ def _from_hex(text: str) -> bytes:
 class ExportReader(LogReader):
     """Reads an exported session from its file alone, as `LogReader` reads one from a store."""
 
-    def __init__(self, path: str | os.PathLike[str], codec: Codec) -> None:
-        self.file = ExportFile(path)
+    def __init__(self, path: str | os.PathLike[str], codec: Codec, name: str | None = None) -> None:
+        self.file = ExportFile(path, name)
         super().__init__(self.file, codec, self.file.session)  # type: ignore[arg-type]  # reads only
 
     @property

@@ -7,6 +7,8 @@ stderr in one line by `spine.cli.ending`.
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
+from itertools import pairwise
 from types import ModuleType
 from typing import Any, Final
 
@@ -45,15 +47,14 @@ TABLE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Prove": {
         "diff": ("spine.cli.diff", "Compare two sessions: prompts, answers, calls, results, cost."),
         "prefix": ("spine.cli.prefix", "Tell how much of each request the next one begins with."),
+        "report": ("spine.cli.report", "Write a session as one HTML page that proves itself."),
         "replay": ("spine.cli.replay", "Run a session again from its log, and tell the first difference."),
         "determinism": ("spine.cli.determinism", "Replay a session elsewhere, and name who depends on where."),
-        "verify": ("spine.cli.verify", "Check chain, contents, requests and calls of a session or an export."),
-        "determinism": ("spine.cli.determinism", "Replay a session elsewhere, and name who depends on where."),
         "what-if": ("spine.cli.what_if", "Run a session on from a step with something else in it, and compare."),
-        "report": ("spine.cli.report", "Write a session as one HTML page that proves itself."),
+        "verify": ("spine.cli.verify", "Check chain, contents, requests and calls of a session or an export."),
         "export": ("spine.cli.exchange", "Write a session to a file that verifies on its own."),
         "import": ("spine.cli.exchange", "Bring an exported session into the store."),
-        "scenario": ("spine.cli.scenario", "Run scenario files."),
+        "scenario": ("spine.cli.scenario", "Run scenario files, and write sessions down as such."),
     },
     "Keep": {
         "check": ("spine.cli.upkeep", "Check the storage, and every session in it."),
@@ -126,7 +127,16 @@ class CommandTable(click.Group):
         """Run, and exit with the command's status."""
         arguments = list(sys.argv[1:] if args is None else args)
         extra |= {"prog_name": "spine", "standalone_mode": False}
-        sys.exit(guarded(lambda: super(CommandTable, self).main(arguments, **extra), debug="--debug" in arguments))
+        store = _store_of(arguments)
+        run = partial(super().main, arguments, **extra)
+        sys.exit(guarded(run, debug="--debug" in arguments, store=store))
+
+
+def _store_of(arguments: Sequence[str]) -> str | None:
+    """What stands after the last `--store`."""
+    found = [given for option, given in pairwise(arguments) if option == "--store"]
+    found += [given.removeprefix("--store=") for given in arguments if given.startswith("--store=")]
+    return found[-1] if found else None
 
 
 def _foreign() -> ModuleType:
@@ -148,5 +158,6 @@ def cli() -> None:
     """Agents whose session is an append-only log.
 
     Answers go to stdout, everything else to stderr. Exit status: 0 it holds, 1 it does not hold or the turn failed,
-    2 wrong use or configuration, 3 no verdict (a person or a plugin is missing), 130 interrupted.
+    2 wrong use or configuration, 3 no verdict (a person or a plugin is missing), 130 interrupted, 141
+    whoever read stdout left.
     """

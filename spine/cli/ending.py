@@ -5,6 +5,7 @@ under which the error is documented. A traceback appears only with `--debug`.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,6 +19,7 @@ __all__ = [
     "HOLDS",
     "INTERRUPTED",
     "NO_VERDICT",
+    "OF_STORES",
     "OF_VERDICT",
     "READER_GONE",
     "WRONG_USE",
@@ -53,12 +55,25 @@ _BY_CLASS: Final[tuple[tuple[type[BaseException], int], ...]] = (
 """The first that fits decides."""
 
 
+OF_STORES: Final = frozenset(
+    (
+        *("run", "chat", "resume", "retry", "approvals", "approve", "deny", "fork", "sessions", "transcript", "log"),
+        *("request", "explain", "diff", "prefix", "report", "replay", "determinism", "what-if", "verify", "export"),
+        *("import", "check", "erase", "delete", "migrate"),
+    )
+)
+"""The commands that mean a session, or all sessions, of a store."""
+
+
 class ReaderGone(Exception):
     """Whoever read stdout left. No `OSError`: for a broken pipe click would end the process with status 1."""
 
 
-def guarded(command: Callable[[], Any], *, debug: bool) -> int:
-    """Run a command and return its exit status; what it raises is told on stderr."""
+def guarded(command: Callable[[], Any], *, debug: bool, store: str | None = None) -> int:
+    """Run a command and return its exit status; what it raises is told on stderr.
+
+    `store` is what the command was given as its store: commands to try next are given it, too.
+    """
     _make_printable()
     try:
         status = command()
@@ -70,15 +85,15 @@ def guarded(command: Callable[[], Any], *, debug: bool) -> int:
         _say("interrupted")
         return INTERRUPTED
     except (SpineError, click.ClickException, OSError) as error:
-        return _told(error, debug)
+        return _told(error, debug, store)
     except BaseExceptionGroup as group:
-        return _told(only_error(group), debug)
+        return _told(only_error(group), debug, store)
     except Exception as error:
-        return _told(error, debug)
+        return _told(error, debug, store)
     return status if isinstance(status, int) else HOLDS
 
 
-def _told(error: BaseException, debug: bool) -> int:
+def _told(error: BaseException, debug: bool, store: str | None) -> int:
     if debug:
         sys.__excepthook__(type(error), error, error.__traceback__)  # prints; importing traceback takes a while
     if isinstance(error, KeyboardInterrupt):
@@ -87,7 +102,7 @@ def _told(error: BaseException, debug: bool) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         _say(error.format_message())
         return WRONG_USE
-    _say(error_line(error))
+    _say(error_line(error, store))
     if isinstance(error, click.ClickException):
         return WRONG_USE
     return next((status for kind, status in _BY_CLASS if isinstance(error, kind)), FAILS)
@@ -103,10 +118,10 @@ def only_error(group: BaseException) -> BaseException:
     return group
 
 
-def error_line(error: BaseException) -> str:
+def error_line(error: BaseException, store: str | None = None) -> str:
     """`no key for provider "lab": LAB_KEY is not set. Try: export LAB_KEY=…  [key_missing]`."""
     if isinstance(error, SpineError):
-        return _line(error.message, error.hint, error.code)
+        return _line(error.message, _in_store(error.hint, store), error.code)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx is not None else "spine"
         message = error.format_message()
@@ -118,6 +133,14 @@ def error_line(error: BaseException) -> str:
         return _line(f"{name}{(error.strerror or str(error)).lower()}", None, "system")
     text = str(error).partition("\n")[0]
     return _line(f"{type(error).__name__}: {text}", "the same command with --debug", "internal")
+
+
+def _in_store(hint: str | None, store: str | None) -> str | None:
+    """A command to try, in the store that the failed one was given."""
+    words = (hint or "").split()
+    if store is None or "--store" in words or words[:1] != ["spine"] or words[1:2] == [] or words[1] not in OF_STORES:
+        return hint
+    return f"{hint} --store {shlex.quote(store)}"
 
 
 def _line(message: str, hint: str | None, code: str) -> str:

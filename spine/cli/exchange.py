@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from spine.cli.files import output_file
+from spine.cli.files import input_file, output_file
 from spine.cli.options import options, session_argument
 from spine.cli.reading import LateCodec, open_configured, reading_session
 from spine.cli.screen import note, out, out_json
@@ -31,13 +31,13 @@ def export_command(session: str | None, output: str | None, store: str | None) -
 
 
 @click.command("import")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @options("store", "json")
 def import_command(file: str, store: str | None, as_json: bool) -> None:
-    """Bring an exported session into the store; the whole file is checked before anything is written."""
+    """Bring an exported session (`-`: from stdin) into the store; all of it is checked before anything is written."""
     settings = load_settings(arguments={"store": store})
     now, codec = time.time_ns() // 1000, LateCodec(settings)
-    with contextlib.closing(ExportReader(file, codec)) as reader:
+    with input_file(file) as (path, name), contextlib.closing(ExportReader(path, codec, name)) as reader:
         reader.check()
         make_store_folder(settings.store or "")
         with contextlib.closing(open_configured(settings, codec)) as opened:
@@ -48,7 +48,7 @@ def import_command(file: str, store: str | None, as_json: bool) -> None:
         what = f"{counted(done.added, 'event')} added" if done.added else "nothing to add, it was there already"
         out(f"{done.session}: {what}, {counted(done.seq, 'event')} in {opened.url}")
     if done.torn is not None:
-        note(f"{file} was cut: {done.torn}")
+        note(f"{name} was cut: {done.torn}")
 
 
 COMMANDS: Final = {"export": export_command, "import": import_command}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from spine.cli.files import input_file
 from spine.cli.screen import note
 from spine.codec import Codec
 from spine.exports import ExportReader
@@ -12,8 +13,8 @@ __all__ = ["opened"]
 
 @contextmanager
 def opened(path: str, codec: Codec, *, check: bool) -> Iterator[ExportReader]:
-    """Read the export at `path`. With `check`: raise `LogBroken` for a broken chain, note a missing end."""
-    with closing(ExportReader(path, codec)) as reader:
+    """Read an export (`-`: from stdin). With `check`: raise `LogBroken` for a broken chain, note a missing end."""
+    with input_file(path) as (file, name), closing(ExportReader(file, codec, name)) as reader:
         if check:
             reader.check()
             if reader.torn is not None:

@@ -1,7 +1,8 @@
-"""Files that commands write (floor 15): they appear under their name only when they are whole."""
+"""Files that commands read and write (floor 15): what is written appears under its name only when it is whole."""
 
 import contextlib
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from typing import IO
 
 from spine.errors import UsageError
 
-__all__ = ["output_file"]
+__all__ = ["input_file", "output_file"]
 
 
 @contextlib.contextmanager
@@ -44,3 +45,15 @@ def _beside(target: str, path: str) -> IO[bytes]:
         raise UsageError(
             f"{path} cannot be written: nothing can be made in the folder {folder}: {exc.strerror}", hint="-o FILE"
         ) from exc
+
+
+@contextlib.contextmanager
+def input_file(path: str) -> Iterator[tuple[str, str]]:
+    """The path of a file to read, and its name; `-` is stdin, which is kept in a file of its own while it is read."""
+    if path != "-":
+        yield path, path
+        return
+    with tempfile.NamedTemporaryFile(prefix="spine-stdin-") as kept:
+        shutil.copyfileobj(sys.stdin.buffer, kept)
+        kept.flush()
+        yield kept.name, "stdin"

@@ -35,7 +35,7 @@ def options(*names: str) -> Callable[[F], F]:
 
 
 def session_argument(function: F) -> F:
-    """The optional session: an id, a unique beginning of one, or the path of an export; by default the newest."""
+    """The optional session: an id, a unique beginning of one, or an export (a path, - for stdin); else the newest."""
     add: Decorator = click.argument("session", required=False)
     decorated: F = add(function)
     return decorated

@@ -133,8 +133,8 @@ def reading_session(store: str | None, session: str | None, *, check: bool = Fal
 
 
 def _is_path(text: str) -> bool:
-    """No session id has a dot or a slash."""
-    return "." in text or os.sep in text
+    """No session id has a dot or a slash; `-` is an export on stdin."""
+    return text == "-" or "." in text or os.sep in text
 
 
 def up_to_unknown(read: Callable[[int | None], T], until: int | None) -> tuple[T, int]:

@@ -22,7 +22,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_server import call, fail, say, serving
 
+from spine import late
+from spine.cli import TABLE
 from spine.cli.agents import load_agent
+from spine.cli.ending import OF_STORES
 from spine.cli.margin import Margin
 from spine.cli.turns import _stale_text, shown
 from spine.config import load_settings
@@ -470,3 +473,41 @@ def test_a_scenario_whose_agent_does_not_load_reports_only_that(spine, folder: P
     (line,) = done.stdout.splitlines()
     assert line.endswith('agent "nowhere.agent" is neither beside the file nor importable: no module "nowhere"')
     assert [path.name for path in folder.iterdir()] == ["x.scenario.yaml"]
+
+
+# ---------------------------------------------------------------------------------------- hints, exports in pipes
+
+
+def test_commands_to_try_are_told_the_store_that_was_meant(spine, demo_file: Path, folder: Path) -> None:
+    """Also where the error comes from deep below; a command that takes no store is left as it is."""
+    missing = spine("log", "nosuch", "--store", demo_file)
+    assert f"Try: spine sessions --store {demo_file}  [session_unknown]" in missing.stderr
+    missing = spine("explain", "t9s9c1", f"--store={demo_file}")
+    assert f"Try: spine transcript refund-1017 --store {demo_file}  [usage]" in missing.stderr
+    assert "Try: spine demo  [" in spine("log", "--store", "sqlite:none.db").stderr
+    assert "--store" not in spine("log", "nosuch").stderr
+
+
+def test_the_commands_that_mean_a_store_are_those_that_take_one() -> None:
+    found = {
+        name
+        for commands in TABLE.values()
+        for name, (module, _) in commands.items()
+        if any(parameter.name == "store" for parameter in late.load(module).COMMANDS[name].params)
+    }
+    assert found - {"demo", "config", "decode"} == OF_STORES
+
+
+def test_an_export_goes_through_a_pipe(spine, demo: Path) -> None:
+    """`-` is stdin for every command that looks at one session, and for import."""
+    exported = spine("export", "refund-1017").stdout_bytes
+    assert spine("verify", "-", input=exported).stdout.startswith("refund-1017  ok  27 events")
+    first, rest = spine("transcript", "-", input=exported).stdout.split("\n", 1)
+    assert (first, rest) == (
+        "refund-1017 · scripted:demo · stdin",
+        spine("transcript", "refund-1017").stdout.split("\n", 1)[1],
+    )
+    brought = spine("import", "-", "--store", "other.db", input=exported)
+    assert (brought.exit_code, "27 events added" in brought.stdout) == (0, True)
+    damaged = spine("verify", "-", input=exported.replace(b"mug", b"mud", 1))
+    assert (damaged.exit_code, spine("import", "-", "--store", "third.db", input=b"").exit_code) == (1, 2)
