@@ -82,4 +82,9 @@ class RecordedPolicy:
         failed = self._failed()
         return (failed.delay_s or 0.0) / 2.0 ** min(failed.attempt - 1, 60)
 
+    @property
+    def discards(self) -> bool:
+        """Whether shown output was withdrawn for another attempt."""
+        return self._failed().discarded
+
     cap_s = max_wait_s = float("inf")

@@ -263,8 +263,23 @@ async def record(seed: int) -> Made:
         borders.append(1 if head is None else head[0] + 1)
         if not await _process(store, setting, rng, death):
             break
-    codec = codec_of(plugins)
-    return Made(log=StoredLog(store, codec, SessionId("made")), setting=setting, borders=tuple(borders[1:]))
+    log = StoredLog(store, codec_of(plugins), SessionId("made"))
+    if log.head[0] and rng.random() < 0.2:
+        await _fork(store, setting, rng)
+        log, borders = StoredLog(store, log.codec, SessionId("fork")), [1]
+    return Made(log=log, setting=setting, borders=tuple(borders[1:]))
+
+
+async def _fork(store: MemoryStore, setting: Setting, rng: random.Random) -> None:
+    """Let another session go on from some event."""
+    names = [tool.name for tool in setting.agent.own_tools]
+    async with Runtime.open(
+        store, model=WildModel(rng, names), plugins=setting.plugins, settings=ALONE, clock=QuickClock()
+    ) as runtime:
+        await runtime.fork("made", "fork", seq=rng.randrange(1, 1 + runtime.reader("made").head[0]))
+        session = await runtime.session("fork", setting.agent)
+        with anyio.move_on_after(2):
+            await _live(session, rng)
 
 
 def codec_of(plugins: list[Any]) -> Codec:
