@@ -61,6 +61,7 @@ def _session_fact(opened: Reading, info: SessionInfo) -> dict[str, Any]:
         "hash": info.hash.hex(),
         "created": utc(info.created),
         "updated": utc(info.updated),
+        "shares_with": info.base,
         "state": state,
         "title": title,
     }

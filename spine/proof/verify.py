@@ -20,6 +20,7 @@ from spine.events import (
     MessageCommitted,
     ModelRequested,
     RecordedEvent,
+    SessionForked,
     ToolCompleted,
     UnknownEvent,
 )
@@ -267,6 +268,10 @@ class _Check:
             self._asked.update({call.id: event.seq for call in data.message.tool_calls})
         elif isinstance(data, ToolCompleted):
             self._answer(event.seq, data.call)
+        elif isinstance(data, SessionForked):
+            if (data.seq, data.hash) != (event.seq - 1, event.prev_hash.hex()):
+                text = f"it says that it was forked at seq {data.seq}, after another event than the one before it"
+                self.problem(event.seq, event.type, text)
         elif isinstance(data, ContentErased):
             left = [*data.events.items(), *data.contents.items()]
             self._reasons.update({(part, str(stays)): data.reason for part, stays in left})
