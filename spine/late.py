@@ -22,6 +22,7 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.project_models": "spine.project_file",
         "spine.keys": "spine.config",
         "yaml": "spine.testing.yaml_tree",
+        "spine.testing.store_machine": "spine.testing.store_contract",  # hypothesis
         "spine.testing.scenario_run": "spine.testing.pytest_plugin",
         "spine.testing.scenario_recording": "spine.testing.pytest_plugin",
         "spine.testing.conformance": "spine.testing.pytest_plugin",

@@ -13,11 +13,13 @@ nowhere else, so a store that passes may stand under every log.
 import random
 import threading
 from functools import partial
+from typing import ClassVar
 
 import attrs
 
+from spine import late
 from spine.errors import SessionUnknown, UsageError
-from spine.store import MAX_EVENT_BYTES, Append, SessionInfo
+from spine.store import MAX_EVENT_BYTES, Append, SessionInfo, Store
 from spine.testing.store_ownership import OwnershipContract
 from spine.testing.store_trials import (
     ALICE,
@@ -26,7 +28,6 @@ from spine.testing.store_trials import (
     LEASE,
     SECOND,
     START,
-    RandomHistory,
     Writer,
     chain,
     content_of,
@@ -46,7 +47,10 @@ _RANGES = [(after, until) for after in (-3, 0, 1, 3, 6, 9, 10, 50) for until in 
 
 
 class StoreContract(OwnershipContract):
-    """The tests. A subclass gives `make_store`, and `reopen` when its sessions outlive a store object."""
+    """The tests. A subclass gives `make_store`, and `reopen` when its sessions outlive a store object.
+
+    Where it can, it also gives `second` and `damage`; the last test needs hypothesis, of the extra `testing`.
+    """
 
     # ---------------------------------------------------------------------------------------------------- append
 
@@ -345,10 +349,18 @@ class StoreContract(OwnershipContract):
         store.close()
         store.close()
 
-    def test_a_random_history_equals_a_plain_list(self) -> None:
-        for seed in range(3):
-            store = self.make_store()
-            try:
-                store = RandomHistory(store, random.Random(seed), self.reopen).run(250)
-            finally:
-                store.close()
+    def test_whatever_happens_the_store_is_what_a_plain_list_is(self) -> None:
+        late.load("spine.testing.store_machine").check_machine(self, examples=self.examples)
+
+    # ------------------------------------------------------------------------------------- what a store may offer
+
+    examples: ClassVar[int] = 40
+    """Histories that the last test tries."""
+
+    def second(self, store: Store) -> Store | None:
+        """The sessions of `store` as another process has them; None where there is no such thing."""
+        return None
+
+    def damage(self, store: Store, session: SessionId, seq: int, bit: int) -> bool:
+        """Flip a bit of the data of an event where `store` keeps it; False where nobody can."""
+        return False

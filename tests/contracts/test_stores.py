@@ -1,16 +1,28 @@
 """Every store that comes with the runtime keeps the public contract."""
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from second_process import SecondProcess, second_process
 
 from spine.store import Store
 from spine.stores.memory import MemoryStore
 from spine.stores.sqlite import Durability, SqliteStore
 from spine.testing.store_contract import StoreContract
+from spine.values import SessionId
 from spine_postgres import open_store
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[SecondProcess]:
+    """Another process for the stores that can be opened there."""
+    with second_process() as process:
+        yield process
 
 
 class TestMemoryStore(StoreContract):
@@ -26,8 +38,8 @@ class SqliteContract(StoreContract):
     durability: Durability
 
     @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: Path) -> None:
-        self.folder = tmp_path
+    def _folder(self, tmp_path: Path, elsewhere: SecondProcess) -> None:
+        self.folder, self.elsewhere = tmp_path, elsewhere
         self.made = 0
 
     def make_store(self) -> Store:
@@ -39,6 +51,27 @@ class SqliteContract(StoreContract):
         store.close()
         return SqliteStore(store.path, self.durability)
 
+    def second(self, store: Store) -> Store | None:
+        assert isinstance(store, SqliteStore)
+        other: Store = self.elsewhere.store(f"sqlite:{store.path}?durability={self.durability}")
+        return other
+
+    def damage(self, store: Store, session: SessionId, seq: int, bit: int) -> bool:
+        assert isinstance(store, SqliteStore)
+        with closing(sqlite3.connect(store.path)) as connection, connection:
+            (no,) = connection.execute("SELECT no FROM sessions WHERE id = ?", (session,)).fetchone()
+            place = ((no - 1) << 24) | seq
+            (data,) = connection.execute("SELECT data FROM events WHERE key = ?", (place,)).fetchone()
+            connection.execute("UPDATE events SET data = ? WHERE key = ?", (flipped(data, bit), place))
+        return True
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    """`data` with one bit changed."""
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
 
 class TestSqliteStoreFull(SqliteContract):
     durability = "full"
@@ -49,16 +82,21 @@ class TestSqliteStoreRelaxed(SqliteContract):
 
 
 _schemas = count(1)
+_FLIP = (
+    "UPDATE events SET data = set_bit(data, %s, 1 - get_bit(data, %s)) "
+    "WHERE session = (SELECT no FROM sessions WHERE id = %s) AND seq = %s"
+)
 
 
 class PostgresContract(StoreContract):
     """In a schema of its own for each store, on the server of the tests."""
 
     options = ""
+    examples = 5
 
     @pytest.fixture(autouse=True)
-    def _server(self, postgres_url: str) -> None:
-        self.server = postgres_url
+    def _server(self, postgres_url: str, elsewhere: SecondProcess) -> None:
+        self.server, self.elsewhere = postgres_url, elsewhere
         self.urls: dict[int, str] = {}
 
     def make_store(self) -> Store:
@@ -72,6 +110,16 @@ class PostgresContract(StoreContract):
         store: Any = open_store(url)
         self.urls[id(store)] = url
         return store
+
+    def second(self, store: Store) -> Store | None:
+        other: Store = self.elsewhere.store(self.urls[id(store)])
+        return other
+
+    def damage(self, store: Store, session: SessionId, seq: int, bit: int) -> bool:
+        """As an administrator could, over a connection of the store's own."""
+        place = (bit, bit, session, seq)
+        store._writer.ask(lambda connection: connection.execute(_FLIP, place))  # type: ignore[attr-defined]
+        return True
 
 
 class TestPostgresStoreFull(PostgresContract):

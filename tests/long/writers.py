@@ -108,7 +108,7 @@ def run(make: Callable[[], Store], processes: int, tries: int, seed: int, folder
     def work(number: int) -> int:
         records = array("q")
         with closing(make()) as own:
-            race(own, token, f"w{number}", tries // processes, random.Random(f"{seed} {number}"), records)
+            race(own, token, f"w{number}", -(-tries // processes), random.Random(f"{seed} {number}"), records)
         (folder / f"{os.getpid()}.records").write_bytes(records.tobytes())
         return os.getpid()
 
@@ -211,7 +211,7 @@ def _races(name: str, url: str, numbers: Sequence[int], folder: Path, options: a
             make, sync = of_postgres(url, f"writers{processes}"), "fsync off"
         began = time.monotonic()
         tries = options.count // (1 if name == "sqlite" else 5)
-        found = run(make, processes, tries // len(numbers), options.seed, folder)
+        found = run(make, processes, -(-tries // len(numbers)), options.seed, folder)
         seconds = time.monotonic() - began
         print(
             f"writers: {name} · {processes} processes · {count(found.tried)} tried, {count(found.won)} won, "
