@@ -205,6 +205,20 @@ def _deny(state: Chat, rest: str) -> None:
     anyio.run(_turn, state, decline)
 
 
+def _fork(state: Chat, rest: str) -> None:
+    """Go on in a fork; what was said so far stays in the session before."""
+    if rest and not rest.isdecimal():
+        raise UsageError(f'"{rest}" is no seq; spine log {state.session} lists them', hint="/fork, or /fork SEQ")
+
+    async def fork() -> None:
+        async with Runtime.open(settings=state.settings) as runtime:
+            made = await runtime.fork(state.session, new_session_id(), seq=int(rest) if rest else None)
+        note(f"session {made.session} goes on from seq {made.shared} of {state.session}")
+        state.session = made.session
+
+    anyio.run(fork)
+
+
 def _waiting(session: Session) -> tuple[Any, ...]:
     return () if session.turn is None else session.turn.approvals
 
@@ -222,6 +236,7 @@ _COMMANDS: Final[dict[str, tuple[str, Callable[[Chat, str], None]]]] = {
     "deny": ("[ID] [REASON]  decline the waiting call", _deny),
     "request": ("[STEP]  what the model saw, and what was new", _request),
     "transcript": ("what happened so far", _transcript),
+    "fork": ("[SEQ]  go on in another session, from here or from an event", _fork),
     "model": ("[NAME]  ask another model from now on", _model),
     "help": ("this list", _help),
     "exit": ("leave; so does the end of input", _exit),

@@ -364,6 +364,19 @@ def test_a_chat_decides_what_waits(spine, shop, line: str, seen: str) -> None:
         assert "/approve a1" in done.stderr
 
 
+def test_a_chat_goes_on_in_a_fork(spine, shop) -> None:
+    with serving(say("hello"), say("bye"), say("other")) as server:
+        shop(server)
+        done = spine("chat", "--session", "one", input="hi\n/fork 1\nx\n/fork nine\n/fork\ny\n")
+        assert done.exit_code == 0
+        assert "goes on from seq 1 of one" in done.stderr
+        assert '"nine" is no seq' in done.stderr
+        assert [len(body["messages"]) for body in server.requests] == [2, 2, 4]
+    facts = [json.loads(line) for line in spine("sessions", "--json").stdout.splitlines()]
+    assert [fact["shares_with"] for fact in facts] == [None, "one", facts[1]["session"]]
+    assert all(spine("verify", fact["session"]).exit_code == 0 for fact in facts)
+
+
 def test_a_chat_survives_a_failed_turn_and_a_wrong_decision(spine, shop) -> None:
     with serving(fail(401), say("hello")) as server:
         shop(server)
