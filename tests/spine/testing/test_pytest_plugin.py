@@ -318,3 +318,49 @@ def test_a_suite_without_syrupy_still_runs(pytester: pytest.Pytester, monkeypatc
     pytester.makepyfile(HEAD + "\nasync def test_it(spine_runtime):\n    pass\n")
     done = pytester.run(sys.executable, "-c", WITHOUT_SYRUPY)
     done.assert_outcomes(passed=2)
+
+
+# ----------------------------------------------------------------------------------------------------- conformance
+
+
+def test_an_adapter_gets_its_report_card_and_nothing_else_runs(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_other(): raise AssertionError")
+    result = pytester.runpytest("--spine-conformance", "spine_openai_chat.protocol:OpenAIChat", "-k", "reads-text")
+    result.assert_outcomes(passed=8, deselected=result.parseoutcomes()["deselected"])
+    result.stdout.fnmatch_lines(
+        ["openai_chat adapter 0.1.0 · protocol openai_chat *passed  failed  not applicable", "decoding *8       0 *0"]
+    )
+
+
+def test_what_an_adapter_does_wrong_is_a_line_of_its_card(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        shouting="""
+from spine.testing import Conformance, Rendered
+from spine.testing.chaos_render import render_chat
+from spine_openai_chat.protocol import OpenAIChat
+
+def render(entry):
+    good = render_chat(entry)
+    frames = tuple(frame.replace(b"raining", b"snowing") for frame in good.frames)
+    return Rendered(frames=frames, ends_at=good.ends_at)
+
+def subject():
+    return Conformance(name="shouting", version="2", protocol=OpenAIChat(), render=render)
+"""
+    )
+    pytester.syspathinsert()
+    result = pytester.runpytest("--spine-conformance", "shouting:subject", "-k", "reads-text-in-one or not-streamed")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1, skipped=3, deselected=result.parseoutcomes()["deselected"])
+    result.stdout.fnmatch_lines(
+        [
+            "decoding *0       1 *3",
+            "FAILED decoding/reads-text-in-one-piece: expected the content *raining*snowing* Again: add -k reads-*",
+        ]
+    )
+
+
+def test_a_reference_that_leads_nowhere_is_wrong_use(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest("--spine-conformance", "nobody:nothing")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(['*"nobody:nothing" cannot be loaded: No module named*'])
