@@ -7,6 +7,8 @@ from pathlib import Path
 
 import anyio
 import pytest
+from model_server import say as answer
+from model_server import serving
 
 from spine.testing.demo import run_demo
 
@@ -218,3 +220,15 @@ def test_what_cannot_be_supposed_is_told_and_nothing_is_stored(spine, demo: Path
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in done.stderr
     assert len(spine("sessions").stdout.splitlines()) == 2
+
+
+# -------------------------------------------------------------------------------------------------- over a protocol
+
+
+def test_a_protocol_of_a_plugin_is_whose_the_adapter_is(spine, shop) -> None:
+    with serving(answer("Hello.")) as server:
+        shop(server)
+        assert spine("run", "--session", "s", "Hi").exit_code == 0
+    rows = [" ".join(line.split()) for line in spine("explain", "s").stdout.splitlines()]
+    assert "adapter lab openai_chat@0.1.0 global protocol openai_chat, model tiny, no price known" in rows
+    assert "refund agent refunds session idempotent, approval ask" in rows

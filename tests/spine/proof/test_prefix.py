@@ -159,6 +159,64 @@ def test_an_added_section_moves_what_follows(careful: LogReader) -> None:
     assert (found.moved, found.how, found.owner) == ("section instructions", "added", "agent agent")
 
 
+def test_a_section_that_went_is_named_though_a_message_follows(careful: LogReader) -> None:
+    first, second = course_of(careful).steps.values()
+    assert second.request is not None
+    bare = attrs.evolve(second.request, request=second.request.request.evolve(system=()))
+    (found,) = kept_prefixes(careful, [first, attrs.evolve(second, request=bare)], lambda route: None)
+    assert (found.moved, found.how, found.owner) == ("section instructions", "gone", "agent agent")
+
+
+def test_a_text_that_only_grew_is_kept_to_its_end(careful: LogReader) -> None:
+    """What follows it moves all the same."""
+    first, second = course_of(careful).steps.values()
+    assert first.request is not None
+    assert second.request is not None
+    block = first.request.request.system[0]
+    longer = first.request.request.evolve(system=(attrs.evolve(block, text=f"{block.text} And polite."),))
+    short = first.request.request.evolve(system=(block,))
+    steps = [attrs.evolve(first, request=attrs.evolve(first.request, request=each)) for each in (short, longer)]
+    (found,) = kept_prefixes(careful, steps, lambda route: None)
+    assert (found.moved, found.how) == ("section instructions", "1 line changed (nothing → And polite.)")
+    (whole,) = kept_prefixes(careful, [steps[0], steps[0]], lambda route: None)
+    messages = sum((len(text) + 3) // 4 for text in ("What is a mug?", "Be quick."))
+    assert whole.kept_tokens - found.kept_tokens == messages + (len(block.text) + 3) // 4 - len(block.text) // 4
+
+
+class Offers(Plugin):
+    """Offers a tool."""
+
+    @hookimpl
+    def spine_register_tools(self, registrar: Any) -> None:
+        registrar.add(tool(effect="read_only", name="peek")(peeking))
+
+
+def peeking(word: str) -> str:
+    """Peek."""
+    return word
+
+
+def test_a_tool_is_whose_the_log_says(demo: LogReader) -> None:
+    """No plugin changed the request, so it came from wherever the tool did."""
+    store = MemoryStore()
+
+    async def play() -> None:
+        options: dict[str, Any] = {"clock": FakeClock(), "settings": Settings(installed_plugins=False)}
+        model = ScriptedAdapter(call("look_up", word="a"), say("Done."))
+        async with Runtime.open(store, model=model, plugins=[Offers()], **options) as runtime:
+            session = await runtime.session("s", attrs.evolve(AGENT, tools=(look_up, "peek")))
+            await session.run("Go.")
+
+    anyio.run(play)
+    reader = LogReader(store, Codec(), SessionId("s"))
+    first, second = course_of(reader).steps.values()
+    assert first.request is not None
+    fewer = first.request.request.evolve(tools=first.request.request.tools[:1])
+    steps = [attrs.evolve(first, request=attrs.evolve(first.request, request=fewer)), second]
+    (found,) = kept_prefixes(reader, steps, lambda route: None)
+    assert (found.moved, found.how, found.owner) == ("tool peek", "added", "meddler@1.0")
+
+
 def test_shares_in_words(demo: LogReader) -> None:
     steps = list(course_of(demo).steps.values())
     found = list(kept_prefixes(demo, steps, lambda route: None))
