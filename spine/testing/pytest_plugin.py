@@ -102,7 +102,7 @@ def pytest_collection(session: pytest.Session) -> bool | None:
         for case in kit.cases(subject):
             name = f"{prefix}{case.name}"
             items.append(ConformanceItem.from_parent(session, name=name, nodeid=name, case=case, results=card[1]))
-    report = pytest.CollectReport(nodeid="conformance", outcome="passed", longrepr=None, result=items)
+    report = pytest.CollectReport(nodeid="conformance", outcome="passed", longrepr=None, result=[*items])
     session.config.hook.pytest_collectreport(report=report)  # so that the terminal counts them
     session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=items)
     session.items = items
