@@ -3,6 +3,7 @@
 import json
 import shutil
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,21 @@ import attrs
 import pytest
 from golden_samples import samples
 from golden_schema import breaks, schemas
-from golden_sessions import agent, opened
+from golden_sessions import agent, opened, plugin
 from write_golden import FOLDER, SCHEMA, as_json, projected
 
 from spine.codec import Codec
+from spine.config import Settings
 from spine.events import CORE_EVENTS, EventType
 from spine.exports import ExportReader, import_
+from spine.proof.replay import Setting, replay
 from spine.proof.verify import verify
 from spine.store import Owner, Row
 from spine.stored import StoredLog
 from spine.stores.memory import MemoryStore
 from spine.stores.sqlite import SqliteStore
 from spine.testing import say
+from spine.testing.demo import AGENT, Shop
 from spine.values import SessionId, digest
 
 LOGS = sorted(FOLDER.glob("*/*.jsonl"))
@@ -60,6 +64,20 @@ async def go_on(store: Any, session: SessionId) -> None:
     async with opened(store, say("Still here.")) as runtime:
         again = await runtime.session(session, agent())
         assert (await again.run("Are you?")).text == "Still here."
+
+
+@pytest.mark.parametrize("path", [path for path in LOGS if path.stem != "erased"], ids=name_of)
+def test_a_golden_log_replays_byte_for_byte(path: Path) -> None:
+    """With the agents and the plugin that it was made with, and nothing else."""
+    alone = Settings(installed_plugins=False)
+    first = Setting(agent=agent(), plugins=(plugin(),), settings=alone)
+    if path.stem == "demo":
+        first = Setting(agent=AGENT, settings=alone, deps=Shop())
+    later = attrs.evolve(first, agent=attrs.evolve(first.agent, name="golden two"))
+    changes = path.stem == "crashed"
+    with closing(ExportReader(path, Codec())) as reader:
+        done = anyio.run(partial(replay, reader, first, setting_at=lambda seq: later if changes and seq > 1 else first))
+        assert (done.verdict, done.is_exact, done.events) == ("equal", True, reader.head[0])
 
 
 def test_a_golden_log_that_was_changed_is_found_out(tmp_path: Path) -> None:
