@@ -91,6 +91,8 @@ class World:
         """Calls whose results are being appended just now, so that their hooks are still to be asked."""
         self._entered: set[CallId] = set()
         """Calls that are running, or have run."""
+        self._in_hooks: set[CallId] = set()
+        """Calls about whose results hooks are asked, or have been."""
 
     # ------------------------------------------------------------------------------------------------- the log's side
 
@@ -181,8 +183,11 @@ class World:
         if turn.phase == "answer":
             return False
         withheld, returned = self._after_cancel(cancel.seq)
-        is_passed = not run.chain("spine_post_execute") or run.unrevised | self._fresh <= withheld | returned
-        return is_passed and returned <= self._entered
+        if not run.chain("spine_post_execute"):
+            return returned <= self._entered
+        is_passed = run.unrevised | self._fresh <= withheld | returned
+        are_in_hooks = (withheld & self._entered) - returned <= self._in_hooks
+        return is_passed and are_in_hooks and returned <= self._entered
 
     def _after_cancel(self, seq: int) -> tuple[set[CallId], set[CallId]]:
         """Calls whose results were withheld after a cancel, and those whose handlers had returned all the same."""
@@ -368,6 +373,7 @@ class World:
         """The outermost `spine_post_execute`, given the call first: it returns no earlier than it did."""
 
         async def asked(call: Any, *arguments: Any) -> Any:
+            self._in_hooks.add(call.id)
             self.deliver(in_hook=self.run is not None and self.run.is_resumed)
             try:
                 result = await hook(*arguments)
