@@ -3,17 +3,21 @@
 Neighbouring parallel tools form a group. In a group all waterfalls run first; starts are recorded in call order and
 durable before a handler runs; completions are recorded as they come, with no await between a handler's return and its
 event. Calls that need a person let the others of their group finish, then the turn is suspended.
+
+A call on its way is one `_Work`, which is filled as it goes: it is answered once `executed` is there, it waits for a
+person once `approval` is, and else it runs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CodeType
+from functools import partial
 from typing import Any, Literal
 
 import anyio
-import attrs
 
 from spine import outcomes
-from spine.errors import HookMisused, PluginFailed, SpineError, ValueTooLarge
+from spine.approving import approval_hash, must_ask
+from spine.drafts import maker
+from spine.errors import HookMisused, SpineError, ValueTooLarge
 from spine.events import (
     ApprovalRequested,
     Change,
@@ -33,61 +37,61 @@ from spine.recovery import UNSURE, Resolution, resolve
 from spine.revisions import find_tool, invocation_of, result_block, revise, withhold_unrevised
 from spine.run import Run, patches, stop_if_cancelled
 from spine.runners import HookChange, waterfall
-from spine.tools import Approval, Tool, ToolInvocation, ToolOutcome
-from spine.values import Digest, Json, JsonObject, StepId, digest, encode, step_of
+from spine.tools import Tool, ToolInvocation, ToolOutcome
+from spine.values import CallId, StepId, step_of
 
 
-@attrs.frozen
-class _Ready:
-    """A call that may run."""
+class _Work:
+    """A call on its way to its result."""
 
-    tool: Tool
-    invocation: ToolInvocation
-    patches: tuple[Patch, ...] = ()
-    resumes: bool = False
-    """`tool.started` is in the log already: recovery runs the call again."""
+    __slots__ = ("_invocation", "approval", "arguments", "block", "executed", "patches", "resumes", "tool")
 
+    def __init__(self, block: ToolCallBlock, tool: Tool | None = None, executed: Executed | None = None) -> None:
+        self.block, self.tool, self.executed = block, tool, executed
+        self.arguments = block.arguments
+        """The effective ones."""
+        self.patches: tuple[Patch, ...] = ()
+        self.approval: str | None = None
+        """The open approval that it waits for."""
+        self.resumes = False
+        """`tool.started` is in the log already: recovery runs the call again."""
+        self._invocation: ToolInvocation | None = None
 
-@attrs.frozen
-class _Done:
-    """A call that has its outcome without running."""
+    def invocation(self) -> ToolInvocation:
+        """The call as hooks and policies see it."""
+        if self._invocation is None:
+            self._invocation = invocation_of(self.block, self.arguments)
+        return self._invocation
 
-    call: ToolCallBlock
-    executed: Executed
-    patches: tuple[Patch, ...] = ()
+    def take(self, invocation: ToolInvocation) -> None:
+        """It runs with these arguments."""
+        self.arguments, self._invocation = invocation.arguments, invocation
 
+    def end(self, outcome: ToolOutcome) -> None:
+        """Answer it without running."""
+        self.executed = Executed(outcome)
 
-@attrs.frozen
-class _Waits:
-    """A call that a person must allow. `request` None: it was asked before and is still open."""
-
-    request: ApprovalRequested | None
-    id: str
-
-
-_Prepared = _Ready | _Done | _Waits
+    def refuse(self, error: ValueTooLarge) -> None:
+        """Answer it: its arguments, or what a plugin made of them, fit no event."""
+        self.end(outcomes.invalid_arguments(error.message))
+        self.patches = ()
 
 
 async def settle_calls(run: Run, turn: TurnState) -> None:
     """Give each call of the last message its result, or suspend the turn for those that wait for a person."""
-    step = turn.step
+    calls = _unanswered(turn)
     if turn.ending != "run":
-        stop_reason = turn.answer[1].stop_reason if turn.answer else "unknown"
-        outcome = not_started_after(stop_reason)
-        dropped = _unanswered(turn)
-        for call in dropped:
-            _complete(run, step, call.block, Executed(outcome))
-        for call in dropped:
-            await revise(run, turn, step, invocation_of(call.block), outcome)
+        outcome = not_started_after(turn.answer[1].stop_reason if turn.answer else "unknown")
+        await _answer(run, turn, [_Work(call.block, executed=Executed(outcome)) for call in calls])
         return
     if run.request is None:  # after a restart
         run.request = run.log.request(turn.requested)
-    for group in _groups(run, _unanswered(turn)):
-        prepared = [await _prepare(run, turn, call) for call in group]
-        await _run_group(run, turn, step, prepared)
+    for group in [calls] if len(calls) == 1 else _groups(run, calls):
+        works = [await _prepare(run, turn, call) for call in group]
+        await _run_group(run, turn, works)
         if turn.cancel is not None:  # it may have come when all of the group were done, and so have stopped none
             await stop_if_cancelled(turn)
-        asked = [item.id for item in prepared if type(item) is _Waits]
+        asked = [work.approval for work in works if work.approval is not None]
         if asked:
             await _suspend(run, turn, asked)
             return
@@ -132,83 +136,91 @@ def _groups(run: Run, calls: Sequence[CallState]) -> Iterator[list[CallState]]:
 # ---------------------------------------------------------------------------------------------------- preparing
 
 
-async def _prepare(run: Run, turn: TurnState, call: CallState) -> _Prepared:
+async def _prepare(run: Run, turn: TurnState, call: CallState) -> _Work:
     block = call.block
-    tool = find_tool(run, block.name)
+    work = _Work(block, find_tool(run, block.name))
     if call.started is not None:
-        return await _recover(run, turn, call, call.started, tool)
-    if tool is None or block.name not in run.callable_names:
-        return _Done(block, Executed(outcomes.unknown_tool(block.name, run.callable_names)))
-    if block.arguments is None:
-        return _Done(block, Executed(outcomes.unreadable_arguments(block.arguments_text or "")))
-    problem = validate(tool, block.arguments)
-    if problem is not None:
-        return _Done(block, Executed(outcomes.invalid_arguments(problem)))
+        await _recover(run, turn, work, call, call.started)
+        return work
+    work.executed = _refusal(run, work)
     asked = run.log.status.approvals.get(call.approval) if call.approval else None
-    if asked is not None and asked.decision is None:
-        return _Waits(None, asked.request.id)
-    if asked is not None:
-        decided = _decided(run, tool, block, asked)
-        if decided is not None:
-            return decided
-    return await _ask_hooks(run, turn, tool, block, asked)
+    if work.executed is not None or (asked is not None and _is_decided(run, work, asked)):
+        return work
+    stale = None if asked is None else asked.request.id
+    if run.chain("spine_pre_execute"):
+        await _ask_hooks(run, turn, work, stale)
+    elif work.tool is not None and must_ask(run, work.tool, work.invocation):
+        _wait(run, work, work.tool.approval_reason, stale)
+    return work
 
 
-def _decided(run: Run, tool: Tool, block: ToolCallBlock, asked: ApprovalState) -> _Prepared | None:
-    """What an approval's decision gives; None when tool, policy or plugins changed since, so that it no longer fits."""
+def _refusal(run: Run, work: _Work) -> Executed | None:
+    """Why a call cannot run whatever anybody says; None when it can."""
+    tool, block = work.tool, work.block
+    if tool is None or block.name not in run.callable_names:
+        return Executed(outcomes.unknown_tool(block.name, run.callable_names))
+    if block.arguments is None:
+        return Executed(outcomes.unreadable_arguments(block.arguments_text or ""))
+    problem = validate(tool, block.arguments)
+    return None if problem is None else Executed(outcomes.invalid_arguments(problem))
+
+
+def _is_decided(run: Run, work: _Work, asked: ApprovalState) -> bool:
+    """Whether an approval holds for a call: still open, denied, or given.
+
+    It does not when tool, policy or plugins changed since: then all is asked again.
+    """
     decision, request = asked.decision, asked.request
-    if decision is not None and decision.decision == "denied":
-        return _Done(block, Executed(outcomes.denied(decision.reason)))
-    if approval_hash(run, tool, request.arguments) != request.hash:
-        return None
-    invocation = ToolInvocation(id=block.id, name=block.name, arguments=request.arguments, requested=block)
-    return _Ready(tool, invocation, request.patches)
+    if decision is None:
+        work.approval = request.id
+    elif decision.decision == "denied":
+        work.end(outcomes.denied(decision.reason))
+    elif work.tool is None or approval_hash(run, work.tool, request.arguments) != request.hash:
+        return False
+    else:
+        work.arguments, work.patches = request.arguments, request.patches
+    return True
 
 
-async def _ask_hooks(
-    run: Run, turn: TurnState, tool: Tool, block: ToolCallBlock, stale: ApprovalState | None
-) -> _Prepared:
-    given = invocation_of(block)
-    result: ToolInvocation | Deny | Ask | ToolOutcome = given
-    changes: list[HookChange] = []
-    chain = run.chain("spine_pre_execute")
-    if chain:
-        result, changes = await waterfall(chain, PRE_EXECUTE, given, run.arguments(turn, turn.step), run.watch)
+async def _ask_hooks(run: Run, turn: TurnState, work: _Work, stale: str | None) -> None:
+    tool, given, chain = work.tool, work.invocation(), run.chain("spine_pre_execute")
+    assert tool is not None
+    result, changes = await waterfall(chain, PRE_EXECUTE, given, run.arguments(turn, turn.step), run.watch)
+    if turn.cancel is not None:
         await stop_if_cancelled(turn)
-    applied = patches(changes, _call_changes)
+    if changes:
+        work.patches = patches(changes, _call_changes)
     if not isinstance(result, ToolInvocation):
-        return _decided_by_hooks(run, tool, given, result, changes, applied, stale)
+        _follow_hooks(run, work, result, changes, stale)
+        return
     problem = None if result is given else _check_invocation(tool, given, result)
     if problem is not None:
-        return _Done(block, Executed(outcomes.invalid_arguments(problem)), applied)
-    if _must_ask(run, tool, result):
-        return _wait(run, tool, block, result.arguments, applied, tool.approval_reason, stale)
-    return _Ready(tool, result, applied)
+        work.end(outcomes.invalid_arguments(problem))
+        return
+    work.take(result)
+    if must_ask(run, tool, work.invocation):
+        _wait(run, work, tool.approval_reason, stale)
 
 
-def _decided_by_hooks(
-    run: Run,
-    tool: Tool,
-    given: ToolInvocation,
-    result: Deny | Ask | ToolOutcome,
-    changes: Sequence[HookChange],
-    applied: tuple[Patch, ...],
-    stale: ApprovalState | None,
-) -> _Prepared:
-    block = given.requested
+def _follow_hooks(
+    run: Run, work: _Work, result: Deny | Ask | ToolOutcome, changes: Sequence[HookChange], stale: str | None
+) -> None:
+    """Do with a call what hooks decided in its handler's place."""
+    assert work.tool is not None
     if isinstance(result, Deny | Ask) and not isinstance(result.reason, str):
         plugin, hook = _decider(changes, result), "spine_pre_execute"
         found = f"{type(result).__name__}({result.reason!r:.80})"
         raise HookMisused(f"plugin {plugin} returned {found} in {hook}; a reason is text", plugin=plugin, hook=hook)
     match result:
         case Deny(reason):
-            who = f"Plugin {_decider(changes, result)}"
-            return _Done(block, Executed(outcomes.denied(reason, by="plugin", who=who)), applied)
+            work.end(outcomes.denied(reason, by="plugin", who=f"Plugin {_decider(changes, result)}"))
         case ToolOutcome():
-            return _Done(block, settle(result, max_bytes=tool.max_result_bytes), applied)
+            work.executed = settle(result, max_bytes=work.tool.max_result_bytes)
         case Ask(reason):
-            effective = next((c.new for c in reversed(changes) if type(c.new) is ToolInvocation), given)
-            return _wait(run, tool, block, effective.arguments, applied, reason, stale)
+            for change in changes:
+                if type(change.new) is ToolInvocation:
+                    work.take(change.new)
+            _wait(run, work, reason, stale)
 
 
 def _decider(changes: Sequence[HookChange], result: Deny | Ask) -> str:
@@ -232,172 +244,111 @@ def _call_changes(change: HookChange) -> tuple[Change, ...]:
 _DECISIONS: Mapping[type, str] = {Deny: "deny", Ask: "ask", ToolOutcome: "outcome"}
 
 
-def _policy(run: Run, tool: Tool) -> tuple[Approval, str]:
-    """The policy that holds for a tool, and whose it is: the agent's, else a registered one, else the tool's own."""
-    if run.agent.approval is not None:
-        return run.agent.approval, f"agent {run.agent.name}"
-    entry = run.capabilities.policies.get(tool.name) if run.capabilities else None
-    return (tool.approval, tool.owner) if entry is None else (entry.value, entry.owner)
-
-
-def _must_ask(run: Run, tool: Tool, invocation: ToolInvocation) -> bool:
-    """Whether a person must allow a call. A policy that breaks lets nothing run: `PluginFailed`."""
-    policy, owner = _policy(run, tool)
-    if policy == "never":
-        return False
-    name = f'the approval policy of tool "{tool.name}" from {owner}'
-    try:
-        verdict = policy(invocation) if callable(policy) else policy
-    except Exception as exc:
-        raise PluginFailed(f"{name} raised {type(exc).__name__}: {exc}", plugin=owner, hook="policy") from exc
-    if verdict not in ("never", "ask"):
-        raise HookMisused(f'{name} returned {verdict!r:.80}; wanted "never" or "ask"', plugin=owner, hook="policy")
-    return verdict == "ask"
-
-
-def _wait(
-    run: Run,
-    tool: Tool,
-    block: ToolCallBlock,
-    arguments: JsonObject,
-    applied: tuple[Patch, ...],
-    reason: str | None,
-    stale: ApprovalState | None,
-) -> _Waits | _Done:
+def _wait(run: Run, work: _Work, reason: str | None, stale: str | None) -> None:
+    """Ask a person; `stale` is the approval that no longer fits."""
+    assert work.tool is not None
+    assert work.arguments is not None
     request = ApprovalRequested(
         id=f"a{len(run.log.status.approvals) + 1}",
-        call=block.id,
-        hash=approval_hash(run, tool, arguments),
-        name=block.name,
-        arguments=arguments,
-        patches=applied,
+        call=work.block.id,
+        hash=approval_hash(run, work.tool, work.arguments),
+        name=work.block.name,
+        arguments=work.arguments,
+        patches=work.patches,
         reason=reason,
-        replaces=stale.request.id if stale is not None else None,
+        replaces=stale,
     )
     try:
-        run.log.append(request, place=step_of(block.id))
+        run.log.append(request, place=step_of(work.block.id))
     except ValueTooLarge as error:
-        return _Done(block, Executed(outcomes.invalid_arguments(error.message)))
-    return _Waits(request, request.id)
-
-
-def approval_hash(run: Run, tool: Tool, arguments: JsonObject) -> Digest:
-    """What an approval is bound to: the tool, its schema, effective arguments, policy, and plugin versions."""
-    policy, _ = _policy(run, tool)
-    bound = {
-        "tool": run.log.codec.to_json(tool.definition),
-        "effect": tool.effect,
-        "owner": tool.owner,
-        "arguments": arguments,
-        "policy": policy if isinstance(policy, str) else _named(policy),
-        "plugins": dict(run.plugins()),
-    }
-    return digest(encode(bound))
-
-
-def _named(policy: Callable[..., Any]) -> Json:
-    """Name and code of a callable policy; one that is no function is known by the name of its class."""
-    name = f"{policy.__module__}:{getattr(policy, '__qualname__', type(policy).__qualname__)}"
-    code = getattr(policy, "__code__", None)
-    return name if code is None else (name, _parts_of(code))
-
-
-def _parts_of(code: CodeType) -> Json:
-    """What a function does, in any process: no lines, no addresses, sets in order."""
-    constants = (_parts_of(part) if isinstance(part, CodeType) else _shown(part) for part in code.co_consts)
-    return (code.co_code.hex(), code.co_names, tuple(constants))
-
-
-def _shown(constant: Any) -> str:
-    return repr(sorted(map(repr, constant))) if isinstance(constant, frozenset) else repr(constant)
+        work.refuse(error)
+    else:
+        work.approval = request.id
 
 
 # ------------------------------------------------------------------------------------------------------ running
 
 
-async def _run_group(run: Run, turn: TurnState, step: StepId, prepared: Sequence[_Prepared]) -> None:
-    ready: list[_Ready] = []
-    done: list[_Done] = []
-    for item in prepared:
-        begun = _start(run, step, item) if type(item) is _Ready else item
-        if type(begun) is _Ready:
-            ready.append(begun)
-        elif type(begun) is _Done:
-            done.append(begun)
-    for answered in done:
-        _complete(run, step, answered.call, answered.executed, answered.patches)
-    for answered in done:
-        await revise(run, turn, step, invocation_of(answered.call), answered.executed.outcome)
-    if not ready:
-        return
+async def _run_group(run: Run, turn: TurnState, works: Sequence[_Work]) -> None:
+    ready = [work for work in works if work.executed is None and work.approval is None and _start(run, turn.step, work)]
+    if len(ready) < len(works):
+        await _answer(run, turn, works)
+        if not ready:
+            return
     await run.commit()
     if len(ready) == 1:
-        await _run_one(run, turn, step, ready[0])
+        await _run_one(run, turn, ready[0])
         return
     failures: list[SpineError] = []
     async with anyio.create_task_group() as group:
-        for each in ready:
-            group.start_soon(_run_contained, run, turn, step, each, failures)
+        for work in ready:
+            group.start_soon(_run_contained, run, turn, work, failures)
     if failures:
         raise failures[0]
 
 
-def _start(run: Run, step: StepId, item: _Ready) -> _Ready | _Done:
+async def _answer(run: Run, turn: TurnState, works: Sequence[_Work]) -> None:
+    """Record the outcomes of those that have one without running; only then are hooks asked about them."""
+    answered = [(work, work.executed) for work in works if work.executed is not None]
+    for work, executed in answered:
+        _complete(run, turn.step, work.block, executed, work.patches)
+    for work, executed in answered:
+        await revise(run, turn, turn.step, invocation_of(work.block), executed.outcome)
+
+
+def _start(run: Run, step: StepId, work: _Work) -> bool:
     """Record the start of a call, unless it is recorded already; one that does not fit an event does not run."""
-    try:
-        if not item.resumes:
-            run.log.append(_started(item), place=step)
-    except ValueTooLarge as error:
-        return _Done(item.invocation.requested, Executed(outcomes.invalid_arguments(error.message)))
-    return item
-
-
-def _started(item: _Ready) -> ToolStarted:
-    call = item.invocation
-    written = call.requested.arguments
-    return ToolStarted(
-        call=call.id,
-        name=call.name,
-        arguments=call.arguments,
-        requested=None if written == call.arguments else written,
-        patches=item.patches,
-        effect=item.tool.effect,
+    block, tool = work.block, work.tool
+    if work.resumes:
+        return True
+    assert tool is not None
+    assert work.arguments is not None
+    started = ToolStarted(
+        call=block.id,
+        name=block.name,
+        arguments=work.arguments,
+        requested=None if block.arguments == work.arguments else block.arguments,
+        patches=work.patches,
+        effect=tool.effect,
     )
+    try:
+        run.log.append(started, place=step)
+    except ValueTooLarge as error:
+        work.refuse(error)
+        return False
+    return True
 
 
-async def _run_contained(run: Run, turn: TurnState, step: StepId, item: _Ready, failures: list[SpineError]) -> None:
+async def _run_contained(run: Run, turn: TurnState, work: _Work, failures: list[SpineError]) -> None:
     # A hook that fails for one call must not cancel its siblings' handlers, and the store's failure is no group.
     try:
-        await _run_one(run, turn, step, item)
+        await _run_one(run, turn, work)
     except SpineError as error:
         failures.append(error)
 
 
-async def _run_one(run: Run, turn: TurnState, step: StepId, item: _Ready) -> None:
-    call = item.invocation
-    executed = await run.execute(
-        item.tool, call.arguments, tool_context(run, turn, call), workers=run.workers, clock=run.clock.monotonic
-    )
-    _complete(run, step, call.requested, executed)
-    await revise(run, turn, step, call, executed.outcome)
+async def _run_one(run: Run, turn: TurnState, work: _Work) -> None:
+    block, step = work.block, turn.step
+    context = tool_context(run, turn, block)
+    executed = await run.execute(work.tool, work.arguments, context, workers=run.workers, clock=run.clock.monotonic)
+    _complete(run, step, block, executed)
+    if turn.cancel is not None or run.chain("spine_post_execute"):
+        await revise(run, turn, step, work.invocation(), executed.outcome)
 
 
-def tool_context(run: Run, turn: TurnState, call: ToolInvocation) -> ToolContext[Any]:
-    """What a handler is given besides its arguments; progress that comes after a cancel is not recorded."""
-    step = turn.step
+def tool_context(run: Run, turn: TurnState, call: ToolCallBlock) -> ToolContext[Any]:
+    """What a handler is given besides its arguments."""
+    report = partial(_report, run, turn, turn.step, call.id)
+    return _make_context(run.deps, run.log.session, call.id, run.metadata, report, run.secrets)
 
-    def progress(text: str | None = None, data: Any = None) -> None:
-        if turn.cancel is None and turn.status == "open" and turn.step == step:
-            run.log.append(ToolProgress(call=call.id, text=text, data=data), place=step)
 
-    return ToolContext(
-        deps=run.deps,
-        session=run.log.session,
-        call=call.id,
-        metadata=run.metadata,
-        report=progress,
-        secrets=run.secrets,
-    )
+_make_context: Callable[..., ToolContext[Any]] = maker(ToolContext)
+
+
+def _report(run: Run, turn: TurnState, step: StepId, call: CallId, text: str | None = None, data: Any = None) -> None:
+    """Record progress; what comes after a cancel or after the step is not recorded."""
+    if turn.cancel is None and turn.status == "open" and turn.step == step:
+        run.log.append(ToolProgress(call=call, text=text, data=data), place=step)
 
 
 def _complete(run: Run, step: StepId, call: ToolCallBlock, executed: Executed, applied: tuple[Patch, ...] = ()) -> None:
@@ -422,43 +373,54 @@ def _complete(run: Run, step: StepId, call: ToolCallBlock, executed: Executed, a
 # ----------------------------------------------------------------------------------------------------- recovery
 
 
-async def _recover(run: Run, turn: TurnState, call: CallState, started: ToolStarted, tool: Tool | None) -> _Prepared:
-    """A call that an earlier process started: run it again, ask the tool, or tell the model the truth."""
-    step, block = turn.step, call.block
+async def _recover(run: Run, turn: TurnState, work: _Work, call: CallState, started: ToolStarted) -> None:
+    """A call that an earlier process started: run it again, ask the tool or a person, or tell the model the truth."""
+    tool, reason = work.tool, str(started.effect)
+    work.arguments = started.arguments
+
+    def resolved(decision: Literal["rerun", "reconciled", "interrupted", "asked"], reason: str = "") -> None:
+        run.log.append(ToolResolved(call=call.block.id, decision=decision, reason=reason), place=turn.step)
+
     if tool is None:  # gone since: nobody can say any more what running it again would do
-        run.log.append(ToolResolved(call=block.id, decision="interrupted", reason=started.effect), place=step)
-        return _Done(block, Executed(outcomes.interrupted("crashed")))
-    invocation = ToolInvocation(id=block.id, name=block.name, arguments=started.arguments, requested=block)
+        resolved("interrupted", reason)
+        work.end(outcomes.interrupted("crashed"))
+        return
     decision = resolve(started.effect, can_reconcile=tool.reconcile is not None, after_crash=tool.after_crash)
-    if decision == "reconcile" and tool.reconcile is not None:
-        check = tool.evolve(handler=tool.reconcile)
-        executed = await run.execute(
-            check,
-            started.arguments,
-            tool_context(run, turn, invocation),
-            workers=run.workers,
-            clock=run.clock.monotonic,
-        )
-        if executed.outcome.status == "ok":
-            run.log.append(ToolResolved(call=block.id, decision="reconciled"), place=step)
-            return _Done(block, executed)
+    if decision == "reconcile":
+        work.executed = await _reconciled(run, turn, work)
+        if work.executed is not None:
+            resolved("reconciled")
+            return
         decision = UNSURE[tool.after_crash]
-    reason: str = started.effect
     if decision == "ask":
         asked = run.log.status.approvals.get(call.approval) if call.approval and call.resolved == "asked" else None
         if asked is not None and asked.decision is None:
-            return _Waits(None, asked.request.id)
+            work.approval = asked.request.id
+            return
         decision = _answer_after_crash(run, tool, started, asked)
         if decision == "ask":
-            run.log.append(ToolResolved(call=block.id, decision="asked", reason=reason), place=step)
-            return _wait(run, tool, block, started.arguments, started.patches, _MAY_HAVE_ACTED, asked)
+            resolved("asked", reason)
+            work.patches = started.patches
+            _wait(run, work, _MAY_HAVE_ACTED, None if asked is None else asked.request.id)
+            return
         if asked is not None and asked.decision is not None:
             reason = f"{asked.decision.decision} by {asked.decision.by}"
     if decision == "rerun":
-        run.log.append(ToolResolved(call=block.id, decision="rerun", reason=reason), place=step)
-        return _Ready(tool, invocation, started.patches, resumes=True)
-    run.log.append(ToolResolved(call=block.id, decision="interrupted", reason=reason), place=step)
-    return _Done(block, Executed(outcomes.interrupted("crashed")))
+        resolved("rerun", reason)
+        work.patches, work.resumes = started.patches, True
+        return
+    resolved("interrupted", reason)
+    work.end(outcomes.interrupted("crashed"))
+
+
+async def _reconciled(run: Run, turn: TurnState, work: _Work) -> Executed | None:
+    """What the tool's own check says came of a call; None when it cannot say."""
+    assert work.tool is not None
+    assert work.tool.reconcile is not None
+    check = work.tool.evolve(handler=work.tool.reconcile)
+    context = tool_context(run, turn, work.block)
+    executed = await run.execute(check, work.arguments, context, workers=run.workers, clock=run.clock.monotonic)
+    return executed if executed.outcome.status == "ok" else None
 
 
 _MAY_HAVE_ACTED = "the process ended while this call ran, so that it may have taken effect; shall it run again?"

@@ -13,14 +13,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import anyio
 import anyio.from_thread
 import attrs
 
 from spine import outcomes
-from spine.drafts import changer
+from spine.drafts import maker
 from spine.errors import KeyMissing
 from spine.results import ResultUnusable, checked_outcome, content_of, fit
 from spine.schema import compile_schema
@@ -105,8 +105,7 @@ class ArgumentsRefused(Exception):
     """Raised by a handler that cannot take its arguments; the message is the sentence for the model."""
 
 
-@attrs.frozen
-class Executed:
+class Executed(NamedTuple):
     """What came of a call; `overflow` is content to store first, when the outcome refers to it by digest."""
 
     outcome: ToolOutcome
@@ -175,13 +174,12 @@ def settle(result: Any, *, max_bytes: int, duration_s: float | None = None, word
         return Executed(outcomes.unusable_result(problem, wording=wording).evolve(duration_s=duration_s))
     is_cut = fitted.overflow is not None
     if outcome is None:
-        make = changer(ToolOutcome, "content", "truncated", "duration_s")
-        return Executed(make(_OK, fitted.content, is_cut, duration_s), fitted.overflow)
+        return Executed(_make_outcome("ok", fitted.content, None, is_cut, duration_s, EMPTY_OBJECT), fitted.overflow)
     outcome = outcome.evolve(content=fitted.content, truncated=is_cut or outcome.truncated, duration_s=duration_s)
     return Executed(outcome, fitted.overflow)
 
 
-_OK: Final = ToolOutcome()
+_make_outcome: Final = maker(ToolOutcome)
 
 
 def _timed(outcome: ToolOutcome, duration_s: float) -> ToolOutcome:
@@ -190,7 +188,8 @@ def _timed(outcome: ToolOutcome, duration_s: float) -> ToolOutcome:
 
 
 def _since(started: float, clock: Callable[[], float]) -> float:
-    return round(clock() - started, 3)
+    elapsed = clock() - started
+    return 0.0 if elapsed < 0.0005 else round(elapsed, 3)  # rounding costs more than most of a short call
 
 
 def _failure(error: Exception, wording: int) -> ToolOutcome:

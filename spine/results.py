@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 import attrs
 import msgspec
@@ -293,8 +293,7 @@ def _is_error(error: Any) -> bool:
 # ------------------------------------------------------------------------------------------------- size limits
 
 
-@attrs.frozen
-class Fitted:
+class Fitted(NamedTuple):
     """Content within its limit; `overflow` holds the whole of it when it had to be cut."""
 
     content: tuple[ResultContent, ...]

@@ -15,7 +15,7 @@ from spine.results import checked_outcome
 from spine.run import Run, patches, stop_if_cancelled
 from spine.runners import HookChange, waterfall
 from spine.tools import DEFAULT_RESULT_BYTES, Tool, ToolInvocation, ToolOutcome
-from spine.values import CallId, JsonObject, StepId, step_of
+from spine.values import EMPTY_OBJECT, CallId, JsonObject, StepId, step_of
 
 
 async def revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation, outcome: ToolOutcome) -> None:
@@ -102,6 +102,8 @@ def find_tool(run: Run, name: str) -> Tool | None:
     return entry.value if entry is not None and isinstance(entry.value, Tool) else None
 
 
-def invocation_of(block: ToolCallBlock) -> ToolInvocation:
-    """A call as the model wrote it."""
-    return ToolInvocation(id=block.id, name=block.name, arguments=block.arguments or JsonObject(), requested=block)
+def invocation_of(block: ToolCallBlock, arguments: JsonObject | None = None) -> ToolInvocation:
+    """A call with its effective arguments, or else as the model wrote it."""
+    if arguments is None:
+        arguments = block.arguments or EMPTY_OBJECT
+    return ToolInvocation(id=block.id, name=block.name, arguments=arguments, requested=block)

@@ -36,18 +36,19 @@ class Signature:
     description: str
     parameters: JsonObject
     context: str | None
-    _type: Any
+    _type: type[msgspec.Struct]
     _is_nested: bool
 
     def convert(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Typed keyword arguments, those that were given. Raises what msgspec or a user's class raises."""
         if self._is_nested:
             arguments = thaw(arguments)
-        values: dict[str, Any] = msgspec.convert(arguments, self._type)
-        if len(values) != len(arguments):
-            unknown = next(name for name in arguments if name not in values)
-            raise msgspec.ValidationError(f'unknown argument "{unknown}"')
-        return values
+        values = msgspec.convert(arguments, self._type)
+        known = self._type.__struct_fields__
+        unknown = [name for name in arguments if name not in known]
+        if unknown:
+            raise msgspec.ValidationError(f'unknown argument "{unknown[0]}"')
+        return {name: getattr(values, name) for name in arguments}
 
 
 @attrs.frozen
@@ -191,7 +192,11 @@ def _signature(parameters: list[_Parameter], summary: str, context: str | None, 
         description=summary,
         parameters=freeze_object(schema),
         context=context,
-        type=arguments,
+        type=msgspec.defstruct(
+            "Arguments",  # a class of its own, because what is made of a TypedDict is made anew at every call
+            [(p.name, p.type) if p.is_required else (p.name, p.type, msgspec.UNSET) for p in parameters],
+            kw_only=True,
+        ),
         is_nested=any(part.get("type") not in SCALARS for part in schema["properties"].values()),
     )
 

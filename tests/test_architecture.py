@@ -36,7 +36,7 @@ ROWS: tuple[tuple[int, str], ...] = (
     (9, "capabilities exports hooks routes"),
     (9, "origins runners"),
     (9, "run"),
-    (9, "erasing migrating revisions"),
+    (9, "approving erasing migrating revisions"),
     (10, "attempts calls opening plugins portability watchdog"),
     (10, "asking"),
     (11, "forking host inbox keys loop stream"),

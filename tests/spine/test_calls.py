@@ -8,7 +8,8 @@ import attrs
 import pytest
 
 from spine import Agent
-from spine.calls import _groups, approval_hash, not_started_after
+from spine.approving import approval_hash
+from spine.calls import _groups, not_started_after
 from spine.capabilities import Capabilities
 from spine.codec import Codec
 from spine.llm.response import STOP_REASONS
