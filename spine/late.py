@@ -19,6 +19,7 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.stores.memory": "spine.stores.opening",
         "spine.stores.sqlite": "spine.stores.opening",
         "spine.wire.adapter": "spine.opening",  # httpx
+        "lzma": "spine.snapshots",  # for long sessions only, and not in every Python
         "spine.project_models": "spine.project_file",
         "spine.keys": "spine.config",
         "yaml": "spine.testing.yaml_tree",

@@ -275,11 +275,11 @@ class SessionLog(LogReader):
         if not self._rows:
             self._on_pending(self)
         for event, (kind, version, required, origin, data, contents) in zip(events, encoded, strict=True):
-            seq, prev_hash = self._seq + 1, self._hash
+            prev_hash = self._hash
+            self._seq = seq = self._seq + 1
             header = (seq, kind, version, now, place, origin, required)
-            this_hash = chain_hash(prev_hash, header, sha256(data).digest())
+            self._hash = this_hash = chain_hash(prev_hash, header, sha256(data).digest())
             row = _make_row((*header, data, this_hash))
-            self._seq, self._hash = seq, this_hash
             self._rows.append(row)
             if contents:
                 self._contents.extend(contents)
@@ -355,11 +355,13 @@ class SessionLog(LogReader):
             raise cancelled
 
     def _take(self) -> Append:
-        rows, contents, consumed = tuple(self._rows), tuple(self._contents), tuple(self._consumed)
-        self._rows = []
-        if contents or consumed:
-            self._contents, self._consumed = [], []
-        return Append(self.session, self._token, self._committed, self._committed_hash, rows, contents, consumed)
+        head = (self.session, self._token, self._committed, self._committed_hash)
+        rows, self._rows = tuple(self._rows), []
+        if not self._contents and not self._consumed:
+            return Append(*head, rows)
+        contents, self._contents = tuple(self._contents), []
+        consumed, self._consumed = tuple(self._consumed), []
+        return Append(*head, rows, contents, consumed)
 
     def _settle(self, last: Row) -> None:
         self._committed, self._committed_hash = last.seq, last.hash

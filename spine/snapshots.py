@@ -5,14 +5,14 @@ whatever does not fit is passed over, and the log is folded from its first event
 """
 
 import zlib
-from collections.abc import Collection, Mapping
-from functools import cache
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, partial
 from typing import Any, Final
 
 import attrs
 
 from spine import codec as codecs
-from spine import events, messages
+from spine import events, late, messages
 from spine.codec import Codec
 from spine.events import InputAccepted
 from spine.messages import Message, ToolResultBlock
@@ -36,6 +36,19 @@ def _code() -> str:
     return digest(b"\0".join(texts))
 
 
+@cache
+def _packing() -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
+    """How bytes are packed and unpacked; what was packed the other way is a snapshot that cannot be read.
+
+    Steps repeat each other over longer distances than zlib looks back: lzma leaves a quarter of what zlib does.
+    """
+    try:
+        lzma = late.load("lzma")
+    except ImportError:  # a Python that was built without it
+        return partial(zlib.compress, level=9), zlib.decompress
+    return partial(lzma.compress, preset=0), lzma.decompress
+
+
 def write_snapshot(codec: Codec, state: State, required: Collection[tuple[str, int]] = ()) -> bytes:
     """The bytes of a state in which no turn is open; `required` are types and versions that its log demands to know."""
     history, now, contents = state
@@ -54,13 +67,15 @@ def write_snapshot(codec: Codec, state: State, required: Collection[tuple[str, i
         "contents": contents,
         "required": sorted(required),
     }
-    return zlib.compress(encode(form), 1)
+    pack, _ = _packing()
+    return pack(encode(form))
 
 
 def read_snapshot(codec: Codec, data: bytes) -> State | None:
     """The state that was written; None when other code wrote it, or it is damaged."""
     try:
-        form = decode(zlib.decompress(data))
+        _, unpack = _packing()
+        form = decode(unpack(data))
         if form["code"] != _code() or not all(_knows(codec, *kind) for kind in form["required"]):
             return None
         return _read(codec, form)

@@ -217,7 +217,7 @@ def _commit_message(state: HistoryState, event: Envelope, data: MessageCommitted
     state.settle()
     state.partial = None
     state.track.add(data.message, event.seq)
-    state.waiting = dict.fromkeys(call.id for call in data.message.tool_calls)
+    state.waiting = dict.fromkeys([call.id for call in data.message.tool_calls])
 
 
 def _interrupt_message(state: HistoryState, event: Envelope, data: MessageInterrupted) -> None:
