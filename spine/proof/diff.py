@@ -14,11 +14,11 @@ from spine.llm.usage import Cost
 from spine.messages import JsonBlock, RefusalBlock, TextBlock, ThinkingBlock
 from spine.projectors.entries import Call
 from spine.projectors.json import plain
-from spine.projectors.lines import content_lines, result_lines
+from spine.projectors.lines import content_lines
 from spine.projectors.phrases import excerpt, json_text, kind_of, listed, money, name_text, tokens, with_reason
 from spine.projectors.visible import one_line
 from spine.proof.course import Course, Step, Turn
-from spine.proof.differences import PARAMETERS, Difference, json_phrase, request_differences, text_phrase
+from spine.proof.differences import PARAMETERS, Difference, json_phrase, request_differences, result_phrase, text_phrase
 from spine.tools import ToolStatus
 from spine.values import StepId, TurnId, turn_of
 
@@ -262,8 +262,7 @@ def _value(call: Call) -> Any:
 def _outcome(call: Call) -> str:
     if call.result is None or call.completed is None:
         return "no result"
-    text = "\n".join(line.text for line in result_lines(call.result, call.completed.status))
-    return excerpt(text)
+    return result_phrase(call.result, call.completed.status)
 
 
 # -------------------------------------------------------------------------------------------------------- of figures

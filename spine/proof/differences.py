@@ -10,18 +10,28 @@ from typing import Any
 import attrs
 
 from spine.llm.request import ModelRequest
-from spine.messages import SystemBlock
+from spine.messages import JsonBlock, SystemBlock, ToolResultBlock
 from spine.projectors.json import plain
+from spine.projectors.lines import result_lines
 from spine.projectors.phrases import counted, excerpt, json_text, name_text
-from spine.projectors.visible import one_line, visible
+from spine.projectors.visible import one_line
 from spine.values import Json, freeze
 
-__all__ = ["PARAMETERS", "Difference", "json_phrase", "parameter_text", "request_differences", "text_phrase"]
+__all__ = [
+    "PARAMETERS",
+    "Difference",
+    "json_phrase",
+    "parameter_text",
+    "request_differences",
+    "result_phrase",
+    "text_phrase",
+]
 
 PARAMETERS = tuple(
     field for field in attrs.fields(ModelRequest) if field.name not in ("route", "step", "system", "messages", "tools")
 )
 _FOCUS = 40
+_RESULT = 60
 _PATHS = 3
 _ESTIMATED = ("token_count",)
 
@@ -103,6 +113,14 @@ def _side(value: Any) -> str:
 # -------------------------------------------------------------------------------------------------------- in words
 
 
+def result_phrase(result: ToolResultBlock, status: str) -> str:
+    """The beginning of what a model sees of a result: JSON as it is, text as a JSON string."""
+    match result.content:
+        case (JsonBlock(value=value),) if status == "ok":
+            return _cut(json_text(value), _RESULT)
+    return excerpt("\n".join(line.text for line in result_lines(result, status)), _RESULT)
+
+
 def text_phrase(old: str, new: str) -> str:
     """`1 line changed (30 → 14 days)`: how many lines, and the words in which the first of them differs."""
     rows = list(difflib.unified_diff(old.split("\n"), new.split("\n"), n=0, lineterm=""))[2:]
@@ -124,8 +142,11 @@ def _focus(old: str, new: str) -> str:
 
 
 def _words(words: list[str]) -> str:
-    text = one_line(" ".join(words))
-    return (text if len(text) <= _FOCUS else f"{text[: _FOCUS - 1]}…") or "nothing"
+    return _cut(one_line(" ".join(words)), _FOCUS) or "nothing"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def json_phrase(old: Any, new: Any, path: str = "") -> str:
@@ -152,5 +173,4 @@ def _leaves(old: Any, new: Any, path: str) -> Iterator[str]:
 def _leaf(value: Any) -> str:
     if value is _ABSENT:
         return "nothing"
-    text = visible(json_text(value))
-    return text if len(text) <= _FOCUS else f"{text[: _FOCUS - 1]}…"
+    return _cut(json_text(value), _FOCUS)

@@ -31,13 +31,13 @@ from spine.projectors.phrases import (
     clock,
     counted,
     duration,
-    excerpt,
     json_text,
     listed,
     name_text,
     with_reason,
 )
 from spine.projectors.visible import one_line
+from spine.proof.differences import result_phrase
 from spine.proof.request_text import required_parameters
 from spine.proof.request_view import RequestView, find_request
 from spine.stored import StoredLog
@@ -206,10 +206,9 @@ def _revised(fact: RecordedEvent) -> str:
 
 
 def _came_back(data: ToolCompleted) -> str:
-    first, *more = result_lines(data.result, data.status)
-    size = counted(len(first.text.encode(errors="replace")), "byte")
-    others = f", and {counted(len(more), 'part')} more" if more else ""
-    return f"{excerpt(first.text)}, {size}{others}"
+    lines = list(result_lines(data.result, data.status))
+    size = counted(sum(len(line.text.encode(errors="replace")) for line in lines), "byte")
+    return f"{result_phrase(data.result, data.status)}, {size}"
 
 
 def story_json(story: CallStory) -> dict[str, Any]:

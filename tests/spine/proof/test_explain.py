@@ -117,6 +117,11 @@ def test_a_call_is_explained_from_request_to_outcome(demo: LogReader) -> None:
     )
 
 
+def test_a_result_that_is_json_reads_as_json(demo: LogReader) -> None:
+    text = story_text(call_story(demo, "t1s1c1"))
+    assert text.endswith('what came back         {"item": "mug", "paid_cents": 1290, "state": "delivered"}, 57 bytes')
+
+
 def test_a_changed_argument_names_its_plugin(careful: LogReader) -> None:
     text = story_text(call_story(careful, "t1s1c1"))
     assert text.startswith('look_up(word="MUG") ran once')
