@@ -215,7 +215,7 @@ def _follow_hooks(
         case Deny(reason):
             work.end(outcomes.denied(reason, by="plugin", who=f"Plugin {_decider(changes, result)}"))
         case ToolOutcome():
-            work.executed = settle(result, max_bytes=work.tool.max_result_bytes)
+            work.executed = settle(result, max_bytes=work.tool.max_result_bytes, secrecy=run.secrecy)
         case Ask(reason):
             for change in changes:
                 if type(change.new) is ToolInvocation:
@@ -330,7 +330,9 @@ async def _run_contained(run: Run, turn: TurnState, work: _Work, failures: list[
 async def _run_one(run: Run, turn: TurnState, work: _Work) -> None:
     block, step = work.block, turn.step
     context = tool_context(run, turn, block)
-    executed = await run.execute(work.tool, work.arguments, context, workers=run.workers, clock=run.clock.monotonic)
+    executed = await run.execute(
+        work.tool, work.arguments, context, workers=run.workers, clock=run.clock.monotonic, secrecy=run.secrecy
+    )
     _complete(run, step, block, executed)
     if turn.cancel is not None or run.chain("spine_post_execute"):
         await revise(run, turn, step, work.invocation(), executed.outcome)
@@ -348,7 +350,8 @@ _make_context: Callable[..., ToolContext[Any]] = maker(ToolContext)
 def _report(run: Run, turn: TurnState, step: StepId, call: CallId, text: str | None = None, data: Any = None) -> None:
     """Record progress; what comes after a cancel or after the step is not recorded."""
     if turn.cancel is None and turn.status == "open" and turn.step == step:
-        run.log.append(ToolProgress(call=call, text=text, data=data), place=step)
+        shown = run.secrecy.text(text) if isinstance(text, str) else text
+        run.log.append(ToolProgress(call=call, text=shown, data=run.secrecy.json(data)), place=step)
 
 
 def _complete(run: Run, step: StepId, call: ToolCallBlock, executed: Executed, applied: tuple[Patch, ...] = ()) -> None:
@@ -419,7 +422,9 @@ async def _reconciled(run: Run, turn: TurnState, work: _Work) -> Executed | None
     assert work.tool.reconcile is not None
     check = work.tool.evolve(handler=work.tool.reconcile)
     context = tool_context(run, turn, work.block)
-    executed = await run.execute(check, work.arguments, context, workers=run.workers, clock=run.clock.monotonic)
+    executed = await run.execute(
+        check, work.arguments, context, workers=run.workers, clock=run.clock.monotonic, secrecy=run.secrecy
+    )
     return executed if executed.outcome.status == "ok" else None
 
 

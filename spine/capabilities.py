@@ -102,7 +102,9 @@ def _definition(tool: Tool | ServerTool) -> ToolDefinition | ServerTool:
 class SectionRenderer:
     """Renders the sections of one session: static ones once per snapshot and route, dynamic ones each step."""
 
-    def __init__(self) -> None:
+    def __init__(self, mask: Callable[[str], str] = str) -> None:
+        """`mask` takes out of rendered texts what no model may see."""
+        self._mask = mask
         self._count: TokenCounter = estimate_tokens
         self._of: tuple[Capabilities, Route] | None = None
         self._static: dict[str, SystemBlock] = {}
@@ -136,7 +138,7 @@ class SectionRenderer:
 
     def _block(self, entry: Contribution[Section], context: SectionContext | None) -> SystemBlock:
         section = entry.value
-        text = section.render if isinstance(section.render, str) else _rendered(entry, context)
+        text = self._mask(section.render if isinstance(section.render, str) else _rendered(entry, context))
         return SystemBlock(
             name=section.name,
             source=section.source or entry.owner,

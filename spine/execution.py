@@ -24,6 +24,7 @@ from spine.drafts import maker
 from spine.errors import KeyMissing
 from spine.results import ResultUnusable, checked_outcome, content_of, fit
 from spine.schema import compile_schema
+from spine.secrecy import Secrecy
 from spine.store import Content
 from spine.threads import Job, ThreadsExhausted, Workers
 from spine.tools import Tool, ToolHandler, ToolOutcome
@@ -143,29 +144,43 @@ async def execute(
     workers: Workers | None = None,
     clock: Callable[[], float] = time.monotonic,
     wording: int = WORDING_VERSION,
+    secrecy: Secrecy | None = None,
 ) -> Executed:
     """Run a tool's handler with validated arguments; always returns, unless cancelled or told to exit.
 
     `workers` are the threads for synchronous handlers (None: threads of its own). `clock` gives monotonic seconds.
+    `secrecy` masks what came back, before it is cut to size.
     """
     started = clock()
     try:
         if tool.timeout_s is None and runs_on_loop(tool.handler):
             result = await tool.handler(arguments, context)
         else:
-            result = await _bounded(tool, arguments, context, workers or Workers(), wording)
+            result = await _bounded(tool, arguments, context, workers or Workers(), wording, secrecy)
     except Exception as exc:
-        return Executed(_timed(_failure(exc, wording), _since(started, clock)))
+        return Executed(_timed(_failure(exc, wording, secrecy), _since(started, clock)))
     if type(result) is Executed:
         return Executed(_timed(result.outcome, _since(started, clock)), result.overflow)
-    return settle(result, max_bytes=tool.max_result_bytes, duration_s=_since(started, clock), wording=wording)
+    took = _since(started, clock)
+    return settle(result, max_bytes=tool.max_result_bytes, duration_s=took, wording=wording, secrecy=secrecy)
 
 
-def settle(result: Any, *, max_bytes: int, duration_s: float | None = None, wording: int = WORDING_VERSION) -> Executed:
-    """The outcome for what a handler or a hook returned: shown, checked and cut to `max_bytes`; never raises."""
+def settle(
+    result: Any,
+    *,
+    max_bytes: int,
+    duration_s: float | None = None,
+    wording: int = WORDING_VERSION,
+    secrecy: Secrecy | None = None,
+) -> Executed:
+    """The outcome for what a handler or a hook returned: shown, masked, checked, cut to `max_bytes`; never raises."""
     try:
         outcome = checked_outcome(result) if type(result) is ToolOutcome else None
+        if outcome is not None and secrecy is not None and secrecy.is_on:
+            outcome = secrecy.outcome(outcome)
         content = content_of(result) if outcome is None else outcome.content
+        if outcome is None and secrecy is not None and secrecy.is_on:
+            content = secrecy.content(content)
         fitted = fit(content, max_bytes, wording=wording)
     except ResultUnusable as exc:
         return Executed(outcomes.unusable_result(str(exc), wording=wording).evolve(duration_s=duration_s))
@@ -192,7 +207,12 @@ def _since(started: float, clock: Callable[[], float]) -> float:
     return 0.0 if elapsed < 0.0005 else round(elapsed, 3)  # rounding costs more than most of a short call
 
 
-def _failure(error: Exception, wording: int) -> ToolOutcome:
+def _failure(error: Exception, wording: int, secrecy: Secrecy | None) -> ToolOutcome:
+    outcome = _failed(error, wording)
+    return outcome if secrecy is None else secrecy.outcome(outcome)
+
+
+def _failed(error: Exception, wording: int) -> ToolOutcome:
     match error:
         case ArgumentsRefused():
             return outcomes.invalid_arguments(str(error), wording=wording)
@@ -202,9 +222,16 @@ def _failure(error: Exception, wording: int) -> ToolOutcome:
             return outcomes.raised(error, wording=wording)
 
 
-async def _bounded(tool: Tool, arguments: JsonObject, context: ToolContext[Any], workers: Workers, wording: int) -> Any:
+async def _bounded(
+    tool: Tool,
+    arguments: JsonObject,
+    context: ToolContext[Any],
+    workers: Workers,
+    wording: int,
+    secrecy: Secrecy | None,
+) -> Any:
     """What the handler returns, or the outcome of a timeout; a thread's result comes back as `Executed`."""
-    job = None if runs_on_loop(tool.handler) else _job(tool, arguments, context, wording)
+    job = None if runs_on_loop(tool.handler) else _job(tool, arguments, context, wording, secrecy)
     if tool.timeout_s is None:
         return await _call(tool, arguments, context, workers, job)
     with anyio.move_on_after(tool.timeout_s) as scope:
@@ -230,16 +257,18 @@ async def _call(
     return await result.awaitable if isinstance(result, _Pending) else result
 
 
-def _job(tool: Tool, arguments: JsonObject, context: ToolContext[Any], wording: int) -> Job[Executed | _Pending]:
+def _job(
+    tool: Tool, arguments: JsonObject, context: ToolContext[Any], wording: int, secrecy: Secrecy | None
+) -> Job[Executed | _Pending]:
     def work() -> Executed | _Pending:
         # Everything is caught and converted here, in the thread: a large result must not hold up the event loop.
         try:
             result = tool.handler(arguments, attrs.evolve(context, report=partial(_from_thread, job, context._report)))
         except Exception as exc:
-            return Executed(_failure(exc, wording))
+            return Executed(_failure(exc, wording, secrecy))
         if inspect.isawaitable(result):
             return _Pending(result)
-        return settle(result, max_bytes=tool.max_result_bytes, wording=wording)
+        return settle(result, max_bytes=tool.max_result_bytes, wording=wording, secrecy=secrecy)
 
     job = Job(f"{tool.name} {context.idempotency_key}", work)
     return job

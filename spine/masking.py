@@ -6,7 +6,7 @@ from typing import Final
 
 from spine.values import Json, Secret, freeze
 
-__all__ = ["MASK", "SHORTEST_SECRET", "masked", "masked_json"]
+__all__ = ["MASK", "SHORTEST_SECRET", "forms_of", "masked", "masked_json"]
 
 MASK: Final = "[secret]"
 SHORTEST_SECRET: Final = 4
@@ -15,9 +15,14 @@ SHORTEST_SECRET: Final = 4
 
 def masked(text: str, secrets: Iterable[Secret]) -> str:
     """`text` without the secrets; the longest are replaced first, so that one that holds another leaves nothing."""
-    for form in sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True):
+    for form in forms_of(secrets):
         text = text.replace(form, MASK)
     return text
+
+
+def forms_of(secrets: Iterable[Secret]) -> tuple[str, ...]:
+    """Every form in which a secret is looked for, the longest first."""
+    return tuple(sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True))
 
 
 def masked_json(value: Json, secrets: Collection[Secret]) -> Json:

@@ -38,7 +38,8 @@ async def revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation, 
     applied = patches(changes, lambda change: _outcome_changes(run, change))
     if applied:
         tool = find_tool(run, call.name)
-        shown = settle(revised, max_bytes=tool.max_result_bytes if tool is not None else DEFAULT_RESULT_BYTES)
+        limit = tool.max_result_bytes if tool is not None else DEFAULT_RESULT_BYTES
+        shown = settle(revised, max_bytes=limit, secrecy=run.secrecy)
         if shown.overflow is not None:
             run.log.put(shown.overflow, place=step)
         run.log.append(ToolRevised(result=result_block(call.id, call.name, shown.outcome), patches=applied), place=step)

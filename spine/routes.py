@@ -17,6 +17,7 @@ from spine.llm.request import ModelRequest, Route
 from spine.messages import Origin
 from spine.requests import Selection
 from spine.scope import Contribution, Registries, Scope
+from spine.secrecy import MaskedAdapter, Secrecy
 from spine.values import Digest, Secret, digest, encode, freeze_object
 
 KeyFinder = Callable[[Provider], Secret | None]
@@ -57,10 +58,11 @@ class Routes:
         *,
         clients: Mapping[str, Any] | None = None,
         captures: bool = False,
+        secrecy: Secrecy | None = None,
     ) -> None:
         """`everything` answers every route (a scripted model); `clients` are HTTP clients by provider id.
 
-        With `captures` adapters are asked to hand on what goes over the wire.
+        With `captures` adapters are asked to hand on what goes over the wire. `secrecy` masks what they answer.
         """
         self._registries = registries
         self._catalogue = catalogue
@@ -69,6 +71,7 @@ class Routes:
         self._everything = everything
         self._clients = clients or {}
         self._captures = captures
+        self.secrecy = secrecy or Secrecy()
         self._adapters: dict[tuple[str, int], Adapter] = {}
         self._known: tuple[Catalogue | None, dict[tuple[Route, str], Facts]] = (None, {})
         self._made: list[Adapter] = [] if everything is None else [everything]
@@ -107,6 +110,8 @@ class Routes:
     def target(self, adapter: Adapter, route: Route, protocol: str) -> Target:
         """The target of a route that `adapter` answers in this protocol, with what the catalogue says of it."""
         origin = Origin(protocol=protocol, route=str(route))
+        if self.secrecy.is_on:
+            adapter = MaskedAdapter(adapter, self.secrecy)
         return Target(adapter, *self._facts(self.catalogue, route, protocol), origin)
 
     def source(self, route: Route, protocol: str, scope: Scope) -> Contribution[Any] | None:
@@ -141,7 +146,7 @@ class Routes:
             provider=route.provider,
             protocol=protocol,
             base_url=entry.base_url if entry else None,
-            secret=self._find_key(entry) if entry else None,
+            secret=self.secrecy.register(self._find_key(entry)) if entry else None,
             auth=entry.auth if entry else "none",
             options=freeze_object(self._options(entry)),
             traits=lambda model: self.catalogue.traits(route.provider, model),

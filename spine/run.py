@@ -28,6 +28,7 @@ from spine.requests import Frame
 from spine.routes import Routes, Target
 from spine.runners import HookChange, HookWatch
 from spine.scope import Registries, Scope
+from spine.secrecy import Secrecy
 from spine.threads import Workers
 from spine.values import EMPTY_OBJECT, CallId, JsonObject, Secret, StepId, clean_text
 
@@ -67,6 +68,9 @@ class Run:
     metadata: JsonObject = EMPTY_OBJECT
     variables: JsonObject = EMPTY_OBJECT
     secrets: Mapping[str, Secret] = attrs.Factory(dict)
+    """What tools may ask for by name."""
+    secrecy: Secrecy = attrs.Factory(Secrecy)
+    """What must not be used or recorded."""
     plugins: Callable[[], Mapping[str, str]] = dict
     """Version of each plugin that is loaded now, by name."""
     strict: bool = False
@@ -77,7 +81,7 @@ class Run:
     on_chunk: list[Callable[[Chunk], None]] = attrs.Factory(list)
     """Watchers of live deltas."""
     watch: HookWatch = attrs.Factory(HookWatch)
-    renderer: SectionRenderer = attrs.Factory(SectionRenderer)
+    renderer: SectionRenderer = attrs.Factory(lambda run: SectionRenderer(run.secrecy.text), takes_self=True)
     estimate: HistoryEstimate = attrs.Factory(HistoryEstimate)
 
     chains: Chains | None = None
@@ -171,7 +175,7 @@ class Run:
 
     def append_failed(self, error: Any, place: str) -> None:
         """Record that an observer failed."""
-        text = clean_text(error.message[:1000])
+        text = clean_text(self.secrecy.text(error.message)[:1000])
         self.log.append(HookFailed(hook=error.hook or "", plugin=error.plugin, error=text), place=place)
 
 

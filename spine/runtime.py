@@ -37,6 +37,7 @@ from spine.routes import Routes
 from spine.run import Run
 from spine.runners import HookWatch
 from spine.scope import Registries, Scope
+from spine.secrecy import Secrecy
 from spine.sections import Section
 from spine.session import Session
 from spine.store import Claim, SessionInfo, Store
@@ -123,9 +124,8 @@ class Runtime:
         def key_of(provider: Provider) -> Secret | None:
             return given.get(provider.id) or find_key(settings, provider)
 
-        routes = Routes(
-            registries, lambda: loaded.catalogue, key_of, http_adapter, model, clients=clients, captures=bool(capture)
-        )
+        wire: dict[str, Any] = {"clients": clients, "captures": bool(capture), "secrecy": Secrecy(given.values())}
+        routes = Routes(registries, lambda: loaded.catalogue, key_of, http_adapter, model, **wire)
         if store is None:
             store = settings.store or "sqlite:spine.db"
             make_store_folder(store)
@@ -298,6 +298,7 @@ class Runtime:
             metadata=created.metadata if created is not None else freeze_object({**agent.metadata, **(metadata or {})}),
             variables=freeze_object(variables or {}),
             secrets=self._options["secrets"],
+            secrecy=self._routes.secrecy,
             plugins=lambda: self._plugins.versions,
             strict=self._options["strict"],
             workers=self._workers,
