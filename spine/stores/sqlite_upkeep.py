@@ -49,16 +49,24 @@ def base_key(no: int) -> int:
 
 
 def spans(connection: sqlite3.Connection, no: int, created: int, after: int, last: int) -> list[Span]:
-    """Where the events of a log lie, in order; a log that shares nothing is one span."""
+    """Where the events of a log lie, in order; a log that shares nothing is one span.
+
+    Where a damaged pointer leads nowhere or in a circle, the events before it are missing.
+    """
     found: list[Span] = []
-    while after < last:
+    seen: set[int] = set()
+    while after < last and no not in seen:
+        seen.add(no)
         pointer = connection.execute(_POINTER, (base_key(no),)).fetchone()
         holder, shared = pointer or (0, 0)
         if last > shared:
             found.insert(0, Span(no, created, max(after, shared), last))
         last, no = min(last, shared), holder
         if pointer is not None:
-            created = connection.execute("SELECT created FROM sessions WHERE no = ?", (holder,)).fetchone()[0]
+            named = connection.execute("SELECT created FROM sessions WHERE no = ?", (holder,)).fetchone()
+            if named is None:
+                break
+            created = named[0]
     return found
 
 

@@ -114,3 +114,28 @@ def test_damage_is_told(tmp_path: Path) -> None:
         connection.execute("DELETE FROM events WHERE key = 2")
     with closing(SqliteStore(path)) as store:
         assert store.check() == ["session first: its last event is not seq 2"]
+
+
+POINTERS = {
+    "in a circle": "UPDATE events SET place = 2 WHERE key = 1 << 24",
+    "nowhere": "UPDATE events SET place = 9 WHERE key = 1 << 24",
+    "too far": "UPDATE events SET at = 3 WHERE key = 1 << 24",
+    "not far enough": "UPDATE events SET at = 1 WHERE key = 1 << 24",
+    "gone": "DELETE FROM events WHERE key = 1 << 24",
+}
+
+
+@pytest.mark.parametrize("case", POINTERS)
+def test_a_damaged_pointer_shows_as_missing_events_and_hangs_nobody(tmp_path: Path, case: str) -> None:
+    path = tmp_path / "spine.db"
+    with closing(SqliteStore(path)) as store:
+        log = writer(store)
+        log.append(b"1", b"2", b"3", b"4")
+        forked(store, log, 2, CHILD, b"c3", b"c4")
+        whole = [row.hash for row in store.read(CHILD)]
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(POINTERS[case])
+    with closing(SqliteStore(path)) as store:
+        assert [row.hash for row in store.read(CHILD)] != whole
+        assert [row.data for row in store.read(FIRST)] == [b"1", b"2", b"3", b"4"]
+        assert len(store.sessions()) == 2
