@@ -19,7 +19,7 @@ from spine.config import load_settings
 from spine.errors import UsageError, ValueRefused
 from spine.proof.determinism import Conditions, Determinism, Elsewhere, report
 from spine.proof.determinism import determinism as examine
-from spine.proof.replay import Setting
+from spine.proof.replay import Given
 from spine.values import decode
 
 __all__ = ["COMMANDS"]
@@ -41,7 +41,7 @@ def determinism(session: str | None, store: str | None, agent: str | None, as_js
         given = [("--store", store), ("--agent", agent)]
         name = session if session is not None and os.path.exists(session) else str(reader.session)
         words = [name, *(word for option, value in given if value is not None for word in (option, value))]
-        setting = Setting(agent=chosen, settings=settings)
+        setting = Given(agent=chosen, settings=settings)
         found: Determinism = anyio.run(partial(examine, reader, setting, run_elsewhere(words)))
     if as_json:
         out_json(_fact(found))

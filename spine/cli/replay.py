@@ -19,7 +19,7 @@ from spine.cli.screen import note, out, out_json
 from spine.config import Settings, load_settings
 from spine.errors import SpineError, UsageError
 from spine.proof.diff import diff_json, diff_text
-from spine.proof.replay import Replayed, Setting
+from spine.proof.replay import Given, Replayed
 from spine.proof.replay import replay as run_again
 from spine.proof.replay_live import LivePart, replay_live
 from spine.proof.replay_text import finding, replay_fact
@@ -34,8 +34,11 @@ _STATUS: Final = {"equal": HOLDS, "different": FAILS, "missing": NO_VERDICT}
 @click.command()
 @session_argument
 @click.option("--mode", type=click.Choice(list(_MODES)), default="hermetic", help="What is real: nothing, or a part.")
+@click.option("--hooks", type=click.Choice(["recorded"]), help="What plugins did that are gone, as recorded.")
 @options("store", "agent", "json")
-def replay(session: str | None, mode: str, store: str | None, agent: str | None, as_json: bool) -> int:
+def replay(
+    session: str | None, mode: str, hooks: str | None, store: str | None, agent: str | None, as_json: bool
+) -> int:
     """Run a session again from its log: agent and plugins as installed now, everything else as recorded.
 
     With live-tools the tools run, with live-model the model is asked; how the session then drifts is told.
@@ -47,11 +50,11 @@ def replay(session: str | None, mode: str, store: str | None, agent: str | None,
         if chosen is None:
             return NO_VERDICT
         began = time.perf_counter()
-        setting = Setting(agent=chosen, settings=settings)
+        setting = Given(agent=chosen, settings=settings)
         part = _MODES[mode]
         if part is not None:
             return _drift(reader, setting, part, as_json=as_json)
-        found: Replayed = anyio.run(partial(run_again, reader, setting))
+        found: Replayed = anyio.run(partial(run_again, reader, setting, recorded_hooks=hooks is not None))
         took = time.perf_counter() - began
     if as_json:
         out_json({**replay_fact(found), "connections": connections[0], "duration_s": round(took, 3)})
@@ -61,7 +64,7 @@ def replay(session: str | None, mode: str, store: str | None, agent: str | None,
     return _STATUS[found.verdict]
 
 
-def _drift(reader: StoredLog, setting: Setting, part: LivePart, *, as_json: bool) -> int:
+def _drift(reader: StoredLog, setting: Given, part: LivePart, *, as_json: bool) -> int:
     drift, _ = anyio.run(partial(replay_live, reader, setting, part))
     out_json(diff_json(drift)) if as_json else out("no drift" if drift.is_equal else diff_text(drift))
     return HOLDS if drift.is_equal else FAILS

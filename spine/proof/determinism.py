@@ -17,7 +17,7 @@ from spine.projectors.json import plain
 from spine.projectors.model_history import ModelHistory
 from spine.projectors.projector import Projector
 from spine.projectors.status import Status
-from spine.proof.replay import Replayed, Setting, replay
+from spine.proof.replay import Given, Replayed, replay
 from spine.proof.replay_text import replay_fact
 from spine.runtime import Runtime
 from spine.scope import LayeredRegistry
@@ -78,7 +78,7 @@ class Determinism:
         return bool(self.first["verdict"] == "equal")
 
 
-async def determinism(log: StoredLog, setting: Setting, elsewhere: Elsewhere | None = None) -> Determinism:
+async def determinism(log: StoredLog, setting: Given, elsewhere: Elsewhere | None = None) -> Determinism:
     """Try a session in every way there is; without `elsewhere`, only in this process.
 
     Raises what `replay` raises, and `UsageError` when plugins that took part are not loaded.
@@ -93,13 +93,13 @@ async def determinism(log: StoredLog, setting: Setting, elsewhere: Elsewhere | N
     return Determinism(session=str(log.session), first=first, trials=(*trials, *_projections(log)))
 
 
-async def _facts(log: StoredLog, setting: Setting) -> Mapping[str, Any]:
+async def _facts(log: StoredLog, setting: Given) -> Mapping[str, Any]:
     found: Replayed = await replay(log, setting)
     facts: Mapping[str, Any] = decode(encode(replay_fact(found)))
     return facts
 
 
-def _shuffle(runtime: Runtime, setting: Setting) -> None:
+def _shuffle(runtime: Runtime, setting: Given) -> None:
     """Register everything that is global again, last first."""
     setting.prepare(runtime)
     kinds = runtime.registries

@@ -7,7 +7,7 @@ several processes wrote is replayed process by process: each begins with what wa
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import anyio
 import attrs
@@ -28,6 +28,8 @@ from spine.proof.replay_cause import Cause, cause_of
 from spine.proof.replay_compare import Difference, compare
 from spine.proof.replay_log import Recording
 from spine.proof.replay_model import RecordedPolicy, RecordedRoutes
+from spine.proof.replay_standins import stand_in
+from spine.proof.replay_text import Replayed
 from spine.proof.replay_world import ProcessOver, World
 from spine.run import Run
 from spine.runtime import Runtime
@@ -36,7 +38,7 @@ from spine.session import Session
 from spine.store import Store
 from spine.stored import StoredLog
 
-__all__ = ["Replayed", "Setting", "replay"]
+__all__ = ["Given", "Replayed", "replay"]
 
 STANDSTILL_S: Final = 1.0
 """Real seconds without anything happening after which a replay is given up, when no hook is at work."""
@@ -46,7 +48,7 @@ _BEGINNINGS: Final = (SessionCreated, SessionResumed, TurnStarted)
 
 
 @attrs.frozen(kw_only=True)
-class Setting:
+class Given:
     """What a process is given besides its log: what the recorded one was given, as it is today."""
 
     agent: Agent
@@ -60,50 +62,24 @@ class Setting:
     """Called before the session is opened: puts what the application puts into scopes."""
 
 
-@attrs.frozen(kw_only=True)
-class Replayed:
-    """What a replay found. It holds when nothing is different or missing."""
-
-    session: str
-    events: int
-    """How many events came out equal."""
-    processes: int
-    difference: Difference | None = None
-    cause: Cause | None = None
-    missing: tuple[str, ...] = ()
-    """Plugins that left traces in the log and are not loaded now; nothing was compared then."""
-    drift: tuple[str, ...] = ()
-    """What is not as recorded and changed no event: versions, the agent's contract."""
-    is_exact: bool = True
-    """Equal byte for byte, hashes included; not so for logs of an older format, whose events say the same."""
-
-    @property
-    def verdict(self) -> Literal["equal", "different", "missing"]:
-        """Whether the new log is the old one; `missing`: that cannot be told here."""
-        return "missing" if self.missing else "equal" if self.difference is None else "different"
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether the new log is the old one."""
-        return self.verdict == "equal"
-
-
 async def replay(
     log: StoredLog,
-    setting: Setting | Agent,
+    setting: Given | Agent,
     *,
     borders: Sequence[int] = (),
-    setting_at: Callable[[int], Setting] | None = None,
+    setting_at: Callable[[int], Given] | None = None,
+    recorded_hooks: bool = False,
 ) -> Replayed:
     """Replay a log or an export hermetically: no model, no tool, no clock, no connection.
 
     `setting` is what every process is given, an `Agent` for nothing else; `setting_at` gives that of the process whose
-    first event has a seq, where they differ. `borders` are first seqs of processes that the log does not tell of.
+    first event has a seq, where they differ. `borders` are first seqs of processes that the log does not tell of. With
+    `recorded_hooks`, what plugins did that are not loaded now is applied as the log has it.
     Raises `SessionUnknown`, `EventUnknown`, `LogBroken`, and what opening a session raises.
     """
     recording = Recording(log)
-    given = Setting(agent=setting) if isinstance(setting, Agent) else setting
-    replaying = _Replay(recording, setting_at or (lambda seq: given))
+    given = Given(agent=setting) if isinstance(setting, Agent) else setting
+    replaying = _Replay(recording, setting_at or (lambda seq: given), recorded_hooks)
     start = recording.begin
     for border in (*recording.borders(tuple(borders)), recording.length + 1):
         while start < border - 1 and replaying.difference is None and not replaying.missing:
@@ -114,8 +90,9 @@ async def replay(
 class _Replay:
     """One replay, over all its processes."""
 
-    def __init__(self, recording: Recording, setting_at: Callable[[int], Setting]) -> None:
+    def __init__(self, recording: Recording, setting_at: Callable[[int], Given], recorded_hooks: bool) -> None:
         self._recording = recording
+        self._recorded_hooks = recorded_hooks
         self._setting_at = setting_at
         self._processes = 0
         self._events = recording.begin
@@ -167,10 +144,10 @@ class _Replay:
         self._has_turned = False
         world = self._world = World(self._recording, end, self._recorded)
         runtime = _open(world, store, setting)
-        loaded = _versions(runtime)
-        self.missing = tuple(name for name in self._recording.contributors if name not in loaded)
+        self.missing = self._stand_in(runtime, world)
         if self.missing:
             return start
+        _gate(runtime.hooks, world)
         self._processes += 1
         try:
             with world.scope:
@@ -184,7 +161,19 @@ class _Replay:
             pass
         return world.end if self.difference is not None else min(world.end, self._events)
 
-    async def _session(self, runtime: Runtime, world: World, setting: Setting) -> Run:
+    def _stand_in(self, runtime: Runtime, world: World) -> tuple[str, ...]:
+        """Load stand-ins for plugins that are not here, if they are wanted; those that nobody can stand in for."""
+        loaded, recording = _versions(runtime), self._recording
+        missing = tuple(name for name in recording.contributors if name not in loaded)
+        if not self._recorded_hooks:
+            return missing
+        order = [owner.partition("@")[0] for owner in recording.chain("spine_pre_step")]
+        absent = sorted((name for name in missing if name not in recording.declarers), key=(*order, *missing).index)
+        for name in reversed(absent):  # who is loaded last is asked first
+            runtime.load_plugin(stand_in(name, recording, world, loaded))
+        return tuple(name for name in missing if name in recording.declarers)
+
+    async def _session(self, runtime: Runtime, world: World, setting: Given) -> Run:
         created = self._recording.created
         session = await runtime.session(
             self._recording.session,
@@ -303,7 +292,7 @@ def _drift(recorded: Any, today: Any) -> list[str]:
 # The only place that reaches into a runtime and a session: they have no doors for a replay, and need none else.
 
 
-def _open(world: World, store: Store, setting: Setting) -> Runtime:
+def _open(world: World, store: Store, setting: Given) -> Runtime:
     runtime = Runtime.open(
         store,
         plugins=setting.plugins,
@@ -313,7 +302,6 @@ def _open(world: World, store: Store, setting: Setting) -> Runtime:
         random=lambda: 1.0,
     )
     runtime._routes = RecordedRoutes(world, runtime._routes)
-    _gate(runtime.hooks, world)
     return runtime
 
 

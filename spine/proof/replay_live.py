@@ -39,7 +39,7 @@ from spine.llm.retry import RetryPolicy
 from spine.loop import run_turn
 from spine.proof.course import course_of
 from spine.proof.diff import Comparison, compare
-from spine.proof.replay import Setting
+from spine.proof.replay import Given
 from spine.proof.replay_log import Recording
 from spine.proof.replay_world import response_of
 from spine.run import Run
@@ -64,7 +64,7 @@ class QuickClock(SystemClock):
 
 
 async def replay_live(
-    log: StoredLog, setting: Setting, part: LivePart, *, model: Adapter | None = None
+    log: StoredLog, setting: Given, part: LivePart, *, model: Adapter | None = None
 ) -> tuple[Comparison, StoredLog]:
     """Run a session again with real tools, or a real model (`model`, else the agent's own route).
 

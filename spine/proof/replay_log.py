@@ -174,8 +174,8 @@ class Recording:
         return (event for event in self.events[seq - 1 : until] if isinstance(event.data, kind))
 
     @cached_property
-    def contributors(self) -> tuple[str, ...]:
-        """Plugins without which the log cannot be made again: those that changed or added something. Names, sorted."""
+    def owners(self) -> tuple[str, ...]:
+        """Plugins that changed or added something, as `name@version`, sorted."""
         found: set[str] = set()
         for event in self.events:
             found.update(patch.plugin for patch in getattr(event.data, "patches", ()))
@@ -183,10 +183,40 @@ class Recording:
             found.add(event.data.plugin if isinstance(event.data, HookFailed) else "")
         for frame in self.frames.values():
             found.update(block.get("source", "") for block in frame["request"].get("system", ()))
-            origins = frame.get("origins")
-            offered = [*origins.get("tools", ()), *origins.get("sections", ())] if isinstance(origins, dict) else []
-            found.update(item["owner"] for item in offered)
-        return tuple(sorted({owner.partition("@")[0] for owner in found if "@" in owner}))
+        for origins in self.origins:
+            found.update(item["owner"] for kind in ("tools", "sections") for item in origins.get(kind, ()))
+        return tuple(sorted(owner for owner in found if "@" in owner))
+
+    @property
+    def contributors(self) -> tuple[str, ...]:
+        """Names of the plugins without which the log cannot be made again."""
+        return tuple(dict.fromkeys(owner.partition("@")[0] for owner in self.owners))
+
+    @property
+    def declarers(self) -> frozenset[str]:
+        """Names of the plugins whose own events are in the log."""
+        return frozenset(event.origin.partition("@")[0] for event in self.events if event.origin)
+
+    @cached_property
+    def origins(self) -> tuple[Any, ...]:
+        """What frames say of whose the parts of their steps were."""
+        return tuple(frame["origins"] for frame in self.frames.values() if isinstance(frame.get("origins"), dict))
+
+    def chain(self, hook: str) -> tuple[str, ...]:
+        """The plugins that were asked in a step hook, first asked first, as the first origins tell."""
+        told = (tuple(origins["hooks"][hook]) for origins in self.origins if hook in origins.get("hooks", {}))
+        return next(told, ())
+
+    def sections_of(self, owner: str) -> dict[str, Any]:
+        """The sections of a plugin as frames have them, by name."""
+        names = {i["name"] for origins in self.origins for i in origins.get("sections", ()) if i["owner"] == owner}
+        blocks = (block for frame in self.frames.values() for block in frame["request"].get("system", ()))
+        return {block["name"]: block for block in blocks if block["name"] in names or block.get("source") == owner}
+
+    def tools_of(self, owner: str) -> dict[str, Any]:
+        """What origins say of a plugin's tools, by name."""
+        items = (item for origins in self.origins for item in origins.get("tools", ()))
+        return {item["name"]: item for item in items if item["owner"] == owner}
 
     # ---------------------------------------------------------------------------------------------------- requests
 
@@ -210,5 +240,4 @@ class Recording:
     @cached_property
     def was_given_adapter(self) -> bool:
         """Whether the origins name no adapter: one that was given to the runtime answered everything."""
-        told = [frame["origins"] for frame in self.frames.values() if isinstance(frame.get("origins"), dict)]
-        return bool(told) and not any("adapter" in origins for origins in told)
+        return bool(self.origins) and not any("adapter" in origins for origins in self.origins)

@@ -1,20 +1,53 @@
-"""A replay's finding in words, and as facts for programs (floor 13)."""
+"""What a replay found (floor 13): a value, in words for people and as facts for programs."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal
+
+import attrs
 
 from spine.events import RecordedEvent
 from spine.projectors.phrases import counted, json_text
 from spine.projectors.visible import one_line
-from spine.proof.replay import Replayed
+from spine.proof.replay_cause import Cause
 from spine.proof.replay_compare import Difference
 from spine.values import freeze
 
-__all__ = ["finding", "replay_fact"]
+__all__ = ["Replayed", "finding", "replay_fact"]
 
 _AROUND: Final = 24
 """Characters shown on either side of where two texts begin to differ."""
 _MAX: Final = 160
+
+
+@attrs.frozen(kw_only=True)
+class Replayed:
+    """What a replay found. It holds when nothing is different or missing."""
+
+    session: str
+    events: int
+    """How many events came out equal."""
+    processes: int
+    difference: Difference | None = None
+    cause: Cause | None = None
+    missing: tuple[str, ...] = ()
+    """Plugins that left traces in the log and are not loaded now; nothing was compared then."""
+    drift: tuple[str, ...] = ()
+    """What is not as recorded and changed no event: versions, the agent's contract."""
+    is_exact: bool = True
+    """Equal byte for byte, hashes included; not so for logs of an older format, whose events say the same."""
+
+    @property
+    def verdict(self) -> Literal["equal", "different", "missing"]:
+        """Whether the new log is the old one; `missing`: that cannot be told here."""
+        return "missing" if self.missing else "equal" if self.difference is None else "different"
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the new log is the old one."""
+        return self.verdict == "equal"
+
+    def __str__(self) -> str:
+        return finding(self)
 
 
 def finding(found: Replayed, facts: str = "") -> str:

@@ -53,7 +53,7 @@ from spine.proof.replay_log import Recording
 from spine.run import Run
 from spine.values import CallId
 
-__all__ = ["ProcessOver", "World", "response_of"]
+__all__ = ["ProcessOver", "World", "recreated", "response_of"]
 
 STIMULI: Final = (InputAccepted, ApprovalDecided, SessionRenamed, CancelRequested)
 """What people and other processes do while a turn runs, or between turns."""
@@ -322,7 +322,7 @@ class World:
             return ProviderError(event.data.failure)
         if isinstance(event.data, MessageInterrupted | TurnFailed):
             for failed in self.recording.following(event.seq, self.end, TurnFailed):
-                return _recreated(failed.data.failure.message)
+                return recreated(failed.data.failure.message)
         return provider_error("protocol_error", f"the log has {event.type} where an answer was asked for")
 
     # ------------------------------------------------------------------------------------------------------- the tools
@@ -444,8 +444,8 @@ def response_of(data: MessageCommitted) -> ModelResponse:
     )
 
 
-def _recreated(message: str) -> Exception:
-    """An error that the loop words as the recorded one: `ScriptMismatch: …`."""
+def recreated(message: str) -> Exception:
+    """An error that is worded as the recorded one: `ScriptMismatch: …`."""
     name, colon, text = message.partition(": ")
     if not colon or not name.isidentifier():
         name, text = "UsageError", message

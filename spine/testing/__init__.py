@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from spine.proof.replay import Given, Replayed, replay
     from spine.testing.adapter_contract import AdapterContract
     from spine.testing.chaos import Fault, Peer
     from spine.testing.chaos_render import Rendered
@@ -56,10 +57,12 @@ __all__ = [
     "FakeIds",
     "FakeRandom",
     "Fault",
+    "Given",
     "Peer",
     "ProcessDied",
     "Refuse",
     "Rendered",
+    "Replayed",
     "Say",
     "ScenarioResult",
     "ScriptedAdapter",
@@ -77,6 +80,7 @@ __all__ = [
     "read_scenario",
     "record_scenario",
     "refuse",
+    "replay",
     "report_card",
     "run_case",
     "run_scenario",
@@ -117,9 +121,11 @@ _HOMES: Final[Mapping[str, str]] = {
     "FakeIds": "spine.testing.clock",
     "FakeRandom": "spine.testing.clock",
     "Fault": "spine.testing.chaos",
+    "Given": "spine.proof.replay",
     "Peer": "spine.testing.chaos",
     "ProcessDied": "spine.testing.crashes",
     "Rendered": "spine.testing.chaos_render",
+    "Replayed": "spine.proof.replay",
     "ScenarioResult": "spine.testing.scenario_run",
     "ScriptedAdapter": "spine.testing.scripted",
     "StoreContract": "spine.testing.store_contract",
@@ -129,6 +135,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "offline_runtime": "spine.testing.fixtures",
     "read_scenario": "spine.testing.scenario_file",
     "record_scenario": "spine.testing.scenario_recording",
+    "replay": "spine.proof.replay",
     "report_card": "spine.testing.conformance",
     "run_case": "spine.testing.conformance",
     "run_scenario": "spine.testing.scenario_run",

@@ -19,7 +19,7 @@ from spine.events import RecordedEvent
 from spine.keeping import LEASE_US
 from spine.llm.retry import RetryPolicy
 from spine.opening import open_store
-from spine.proof.replay import Setting
+from spine.proof.replay import Given
 from spine.proof.verify import Verification, verify
 from spine.runtime import Runtime
 from spine.scope import Registries
@@ -57,7 +57,7 @@ class Ending:
     """The last seq of each batch that the first process stored."""
     entry: int | None = None
     """Number of the script's entry at which the run went wrong."""
-    settings: tuple[tuple[int, Setting], ...] = ()
+    settings: tuple[tuple[int, Given], ...] = ()
     """What each process was given, with the seq from which it went on: for a replay."""
 
 
@@ -94,7 +94,7 @@ class Play:
         self._ends: list[tuple[Fault, int]] = []
         self._borders: tuple[int, ...] = ()
         self._events: tuple[RecordedEvent, ...] = ()
-        self._settings: list[tuple[int, Setting]] = []
+        self._settings: list[tuple[int, Given]] = []
         self._verification: Verification | None = None
 
     def _make_deps(self) -> Any:
@@ -169,8 +169,8 @@ class Play:
             if section.scope is not None:
                 runtime.scope(section.scope).add(make_section(section))
 
-    def _setting(self, agent: Agent) -> Setting:
-        return Setting(
+    def _setting(self, agent: Agent) -> Given:
+        return Given(
             agent=agent,
             plugins=self._given_plugins(),
             settings=ALONE,

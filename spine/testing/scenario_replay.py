@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 
 from spine.opening import open_store
-from spine.proof.replay import Replayed, Setting, replay
+from spine.proof.replay import Given, Replayed, replay
 from spine.runtime import Runtime
 from spine.scope import Registries
 from spine.stored import StoredLog
@@ -22,7 +22,7 @@ def replay_scenario(scenario: Scenario, ending: Ending, database: Path, *, backe
     if not ending.events or not ending.settings:
         return None
 
-    def setting_at(seq: int) -> Setting:
+    def setting_at(seq: int) -> Given:
         return next((each for first, each in reversed(ending.settings) if first <= seq), ending.settings[0][1])
 
     last = ending.settings[-1][1]

@@ -19,7 +19,7 @@ from spine.codec import Codec
 from spine.config import Settings
 from spine.events import CORE_EVENTS, EventType
 from spine.exports import ExportReader, import_
-from spine.proof.replay import Setting, replay
+from spine.proof.replay import Given, replay
 from spine.proof.verify import verify
 from spine.store import Owner, Row
 from spine.stored import StoredLog
@@ -70,9 +70,9 @@ async def go_on(store: Any, session: SessionId) -> None:
 def test_a_golden_log_replays_byte_for_byte(path: Path) -> None:
     """With the agents and the plugin that it was made with, and nothing else."""
     alone = Settings(installed_plugins=False)
-    first = Setting(agent=agent(), plugins=(plugin(),), settings=alone)
+    first = Given(agent=agent(), plugins=(plugin(),), settings=alone)
     if path.stem == "demo":
-        first = Setting(agent=AGENT, settings=alone, deps=Shop())
+        first = Given(agent=AGENT, settings=alone, deps=Shop())
     later = attrs.evolve(first, agent=attrs.evolve(first.agent, name="golden two"))
     changes = path.stem == "crashed"
     with closing(ExportReader(path, Codec())) as reader:

@@ -27,7 +27,7 @@ from spine.llm.errors import provider_error
 from spine.llm.response import ModelResponse
 from spine.llm.retry import RetryPolicy
 from spine.llm.usage import Usage
-from spine.proof.replay import Setting
+from spine.proof.replay import Given
 from spine.sections import Section
 from spine.stored import StoredLog
 from spine.stores.memory import MemoryStore
@@ -53,7 +53,7 @@ class Made:
     """A recorded session, and what its processes were given."""
 
     log: StoredLog
-    setting: Setting
+    setting: Given
     borders: tuple[int, ...]
 
 
@@ -256,7 +256,7 @@ async def record(seed: int) -> Made:
     tools = [made_tool(f"tool{number}", rng) for number in range(rng.randrange(4))]
     plugins = [made_plugin("a" * (1 + number), rng) for number in range(rng.choice((0, 1, 1, 2)))]
     agent = Agent("lab:wild", instructions="Be brief.", tools=tuple(tools))
-    setting = Setting(agent=agent, plugins=plugins, settings=ALONE)
+    setting = Given(agent=agent, plugins=plugins, settings=ALONE)
     store, borders = MemoryStore(), []
     deaths = [rng.randrange(3, 30) for _ in range(rng.choice((0, 0, 1, 2)))]
     for death in [*deaths, None]:
@@ -271,7 +271,7 @@ async def record(seed: int) -> Made:
     return Made(log=log, setting=setting, borders=tuple(borders[1:]))
 
 
-async def _fork(store: MemoryStore, setting: Setting, rng: random.Random) -> None:
+async def _fork(store: MemoryStore, setting: Given, rng: random.Random) -> None:
     """Let another session go on from some event."""
     names = [tool.name for tool in setting.agent.own_tools]
     async with Runtime.open(
@@ -288,7 +288,7 @@ def codec_of(plugins: list[Any]) -> Codec:
     return Runtime.open("memory:", plugins=plugins, settings=ALONE).codec
 
 
-async def _process(store: MemoryStore, setting: Setting, rng: random.Random, death: int | None) -> bool:
+async def _process(store: MemoryStore, setting: Given, rng: random.Random, death: int | None) -> bool:
     """Live in one process; True when it died after `death` events, so that another one must go on."""
     begun = store.head(SessionId("made"))
     last = (begun[0] if begun else 0) + (death or 0)

@@ -9,7 +9,7 @@ import pytest
 import test_replay_planted as shop
 
 from spine.proof.determinism import Conditions, Determinism, determinism, report
-from spine.proof.replay import Setting
+from spine.proof.replay import Given
 from spine.sections import Section
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ async def counting(request: Any, call_next: Any) -> Any:
     return await call_next(attrs.evolve(request, seed=next(COUNT)))
 
 
-OFFENDERS: dict[str, tuple[Callable[[], Setting], str]] = {
+OFFENDERS: dict[str, tuple[Callable[[], Given], str]] = {
     "a section that counts": (
         lambda: shop.setting(
             brief=shop.sections(Section("count", render=lambda c: f"number {next(COUNT)}", order=5, dynamic=True))

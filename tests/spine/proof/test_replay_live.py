@@ -7,7 +7,7 @@ import test_replay_planted as shop
 
 from spine.inputs import input_messages
 from spine.proof.diff import diff_text
-from spine.proof.replay import Setting
+from spine.proof.replay import Given
 from spine.proof.replay_live import replay_live
 from spine.runtime import Runtime
 from spine.stored import StoredLog
@@ -23,7 +23,7 @@ async def otherwise(arguments: Any, context: Any) -> str:
     return "order 7: it went another way"
 
 
-def with_tools(handler: Any) -> Setting:
+def with_tools(handler: Any) -> Given:
     return shop.setting(tools=tuple(tool.evolve(handler=handler) for tool in shop.AGENT["tools"]))
 
 
@@ -72,7 +72,7 @@ async def test_people_steer_and_cancel_where_they_did() -> None:
     assert kinds == ["input.accepted", "input.accepted", "cancel.requested", "turn.cancelled"]
 
 
-async def steered(setting: Setting) -> Any:
+async def steered(setting: Given) -> Any:
     """A turn that is steered while a tool runs, and cancelled when a person is asked."""
     store = MemoryStore()
     model = ScriptedAdapter(say("Let me look.") + call("look", n=1), call("pay", n=3))

@@ -12,7 +12,7 @@ from spine.agent import Agent, Limits
 from spine.config import Settings
 from spine.hooks import Deny, hookimpl
 from spine.messages import TextBlock
-from spine.proof.replay import Replayed, Setting, replay
+from spine.proof.replay import Given, Replayed, replay
 from spine.proof.replay_text import finding
 from spine.runtime import Runtime
 from spine.sections import Section
@@ -97,18 +97,18 @@ AGENT: dict[str, Any] = {
 }
 
 
-def setting(orders: Any = None, brief: Any = None, order: Any = ("orders", "brief"), **agent: Any) -> Setting:
+def setting(orders: Any = None, brief: Any = None, order: Any = ("orders", "brief"), **agent: Any) -> Given:
     """What the session is given, with what somebody changed."""
     fields = {**AGENT, **agent}
     plugins = {"orders": {**ORDERS, **(orders or {})}, "brief": {**BRIEF, **(brief or {})}}
-    return Setting(
+    return Given(
         agent=Agent(fields.pop("model", "lab:one"), **fields),
         plugins=[plugin(name, plugins[name]) for name in order],
         settings=ALONE,
     )
 
 
-async def recorded(given: Setting) -> StoredLog:
+async def recorded(given: Given) -> StoredLog:
     store, clock = MemoryStore(), FakeClock()
     model = ScriptedAdapter(*SCRIPT, clock=clock)
     async with Runtime.open(
@@ -161,7 +161,7 @@ def from_set(words: set[str]) -> str:
     return " ".join(words)
 
 
-Plant = Callable[[], Setting]
+Plant = Callable[[], Given]
 PLANTED: dict[str, tuple[Plant, str, str, str]] = {
     # what somebody changed: the setting, then the kind, the name and the owner that must be found
     "a word of the instructions": (
@@ -253,3 +253,16 @@ async def test_a_plugin_that_took_part_and_is_gone_gives_no_verdict() -> None:
     assert found.verdict == "missing"
     assert found.missing == ("orders",)
     assert finding(found) == "no verdict: orders took part in shop and is not loaded now"
+
+
+@pytest.mark.parametrize("gone", [("orders",), ("brief",), ("orders", "brief")])
+async def test_what_an_absent_plugin_did_is_applied_as_recorded(gone: tuple[str, ...]) -> None:
+    order = tuple(name for name in ("orders", "brief") if name not in gone)
+    found = await replay(await recorded(setting()), setting(order=order), recorded_hooks=True)
+    assert found.is_equal, str(found)
+
+
+async def test_what_an_absent_plugin_denied_is_denied_again() -> None:
+    denying = {"spine_pre_execute": deny}
+    found = await replay(await recorded(setting(denying)), setting(order=("brief",)), recorded_hooks=True)
+    assert found.is_equal, str(found)
