@@ -7,7 +7,6 @@ committed. There is one `SessionLog` per session in a process, and it is the ses
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -19,7 +18,7 @@ from anyio.lowlevel import current_token
 from spine.clock import Clock
 from spine.codec import Codec, chain_hash
 from spine.commits import Writer, call_soon, off_loop
-from spine.errors import EventUnknown, LogBroken, StoreError, ValueTooLarge
+from spine.errors import EventUnknown, LogBroken, ValueTooLarge
 from spine.events import ContentAdded, Envelope, RecordedEvent, UnknownEvent
 from spine.garbage import collector_paused
 from spine.llm.request import ModelRequest
@@ -245,10 +244,12 @@ class SessionLog(LogReader):
             return
         state = (self.history_state, self.status, self.content_seqs)
         required = {(row.type, row.version) for row in self.rows() if row.required and row.origin is not None}
-        data = write_snapshot(self.codec, state, required)
-        with suppress(StoreError):  # it is only a cache
+        try:
+            data = write_snapshot(self.codec, state, required)
             store.keep_snapshot(self.session, self._token, Snapshot(self._committed, self._committed_hash, data))
             self._kept = self._committed
+        except Exception:  # it is only a cache, and closing a session must not fail for it
+            _logger.exception("the state of session %s was not kept", self.session)
 
     def _project(self, kind: str, envelope: Envelope, data: Any) -> None:
         to_history, to_status = _RULES.get(kind, _NO_RULES)

@@ -183,3 +183,17 @@ def test_nothing_erased_stays_in_it(tmp_path: Path, often: None) -> None:
 
 def test_a_store_without_them_folds() -> None:
     assert not isinstance(MemoryStore(), KeepsSnapshots)
+
+
+def test_a_session_closes_whether_its_state_could_be_kept_or_not(
+    tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> bytes:
+        raise TypeError("no such state")
+
+    monkeypatch.setattr("spine.log.write_snapshot", broken)
+    path = tmp_path / "spine.db"
+    anyio.run(talk, path, "one")
+    assert "the state of session busy was not kept" in caplog.text
+    assert kept_rows(path) == 0
+    assert len(anyio.run(talk, path)[0]) == 2
