@@ -53,6 +53,10 @@ class CrashingStore:
         if not self.is_dead:
             self._store.release(*arguments)
 
+    def kill(self) -> None:
+        """Die now, wherever the process is: what is not stored yet never will be."""
+        self.is_over = self._kills = True
+
     @property
     def is_dead(self) -> bool:
         """Whether the process died."""

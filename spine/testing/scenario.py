@@ -149,11 +149,13 @@ class Decision:
 class Fault:
     """The process ends at `at` and another one goes on: killed (`crash`), or closed in good order (`restart`).
 
-    `agent` and `plugins` are what the next process has installed; None: the same as before.
+    `at` is an event that was just stored or, with `is_point`, a failpoint that was just reached. `agent` and `plugins`
+    are what the next process has installed; None: the same as before.
     """
 
     at: Moment
     do: Literal["crash", "restart"]
+    is_point: bool = False
     agent: str | AgentSpec | None = None
     plugins: tuple[str, ...] | None = None
 

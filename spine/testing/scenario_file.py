@@ -305,14 +305,56 @@ _DECISION: Final = Shape(
     },
     lambda values, _: Decision(**values),
 )
-_FAULT: Final = Shape(
+_NEXT: Final[Mapping[str, Field]] = {
+    "agent": Field(AGENT, "The agent that the next process has."),
+    "plugins": Field(NAMES, "The plugins that the next process has."),
+}
+
+
+class _Point:
+    """The name of a failpoint that a scenario passes."""
+
+    _form: Final = re.compile(r"model\.(ask|item|end)|(tool|reconcile|hook|clock)\.\S+\.(before|after)")
+
+    def read(self, node: Node, source: Source) -> str:
+        """The name."""
+        name = Text().read(node, source)
+        if not self._form.fullmatch(name):
+            forms = "model.ask, model.item, model.end, tool.NAME.before, tool.NAME.after, hook.PLUGIN.HOOK.before, …"
+            raise source.error(node, f'no failpoint is called "{name}"; there are {forms}')
+        return name
+
+    def schema(self) -> dict[str, Any]:
+        """Text of that form."""
+        return {"type": "string", "pattern": f"^({self._form.pattern})$"}
+
+
+def _fault(values: Mapping[str, Any], *, is_point: bool = False) -> Fault:
+    at = Moment(values["point" if is_point else "at"], values.get("nth", 1))
+    rest = {key: values[key] for key in values if key not in ("at", "point", "nth")}
+    return Fault(at=at, is_point=is_point, **rest)
+
+
+_FAULT: Final = Tagged(
     {
-        **_MOMENT,
-        "do": Field(Choice(("crash", "restart")), "Killed, or closed in good order.", required=True),
-        "agent": Field(AGENT, "The agent that the next process has."),
-        "plugins": Field(NAMES, "The plugins that the next process has."),
-    },
-    lambda values, _: Fault(at=_moment(values), **{key: values[key] for key in values if key not in ("at", "nth")}),
+        "at": Shape(
+            {
+                **_MOMENT,
+                "do": Field(Choice(("crash", "restart")), "Killed, or closed in good order.", required=True),
+                **_NEXT,
+            },
+            lambda values, _: _fault(values),
+        ),
+        "point": Shape(
+            {
+                "point": Field(_Point(), "Once this failpoint is reached, as tool.NAME.after.", required=True),
+                "nth": _MOMENT["nth"],
+                "do": Field(Choice(("crash",)), "Killed.", required=True),
+                **_NEXT,
+            },
+            lambda values, _: _fault(values, is_point=True),
+        ),
+    }
 )
 _TURN: Final = Shape(
     {

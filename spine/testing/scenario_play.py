@@ -4,7 +4,9 @@ A fault ends one process; the next one opens the same file with a runtime of its
 world outside (clock, script, answers of tools, what people have decided) outlives every process.
 """
 
-from collections.abc import Callable
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,8 @@ from spine.scope import Registries
 from spine.session import Session
 from spine.store import Row
 from spine.testing.clock import FakeClock, FakeRandom
-from spine.testing.crashes import ProcessDied, crashing
+from spine.testing.crashes import CrashingStore, ProcessDied, crashing
+from spine.testing.failpoints import Failpoint, Failpoints
 from spine.testing.scenario import CancelInput, Decision, Fault, LateInput, Moment, Scenario, UserInput
 from spine.testing.scenario_agents import ScenarioPlugin, find, find_module, make_agent, make_section
 from spine.testing.scenario_stage import Answers, Armed, HeldModel, Stage
@@ -55,6 +58,10 @@ class Ending:
     problems: tuple[str, ...]
     borders: tuple[int, ...] = ()
     """The last seq of each batch that the first process stored."""
+    points: tuple[Failpoint, ...] = ()
+    """Every failpoint that the first process reached."""
+    ran: Mapping[str, int] = attrs.field(factory=dict)
+    """How often each place behind a tool was reached by all processes together: `tool.charge.after` to 1."""
     entry: int | None = None
     """Number of the script's entry at which the run went wrong."""
     settings: tuple[tuple[int, Given], ...] = ()
@@ -93,6 +100,8 @@ class Play:
         self._armed: list[Armed] = []
         self._ends: list[tuple[Fault, int]] = []
         self._borders: tuple[int, ...] = ()
+        self._points: tuple[Failpoint, ...] = ()
+        self._ran: Counter[str] = Counter()
         self._events: tuple[RecordedEvent, ...] = ()
         self._settings: list[tuple[int, Given]] = []
         self._verification: Verification | None = None
@@ -113,10 +122,11 @@ class Play:
         store, crash = crashing(inner, _is_moment(fault), kills=fault is None or fault.do == "crash")
         leave = anyio.Event()
         stage = Stage(lambda: crash.is_over, leave.set)
-        opened = self._open(store, stage)
+        points = self._points_of(fault, crash)
+        opened = self._open(store, stage, points)
         try:
             async with anyio.create_task_group() as group, opened as runtime:
-                group.start_soon(self._live, runtime, stage, group, leave)
+                group.start_soon(self._live, runtime, stage, group, leave, points)
                 await _until(leave, lambda: crash.is_dead)
                 if not crash.is_over:
                     self._look(runtime)
@@ -125,17 +135,24 @@ class Play:
         except* ProcessDied:
             pass
         self._borders = self._borders or tuple(crash.borders)
+        self._points = self._points or tuple(points.hits)
+        self._ran.update(hit.name for hit in points.hits if hit.name.endswith(".after"))
         if fault is None or not crash.is_over:
             return False
         self._prepare_next(fault)
         return True
 
-    def _open(self, store: Any, stage: Stage) -> Runtime:
+    def _points_of(self, fault: Fault | None, crash: CrashingStore) -> "_Places":
+        at = Failpoint(fault.at.event, fault.at.nth) if fault is not None and fault.is_point else None
+        return _Places(at, crash.kill, hangs=True)
+
+    def _open(self, store: Any, stage: Stage, points: "_Places") -> Runtime:
+        model = None if self._real is not None else HeldModel(self._model, stage, self._find_place)
         return Runtime.open(
             store,
-            model=HeldModel(self._model, stage, self._find_place) if self._real is None else None,
-            plugins=self._given_plugins(),
-            clock=self._clock if self._real is None else None,
+            model=None if model is None else points.model(model),
+            plugins=[points.plugin(each) if inspect.ismodule(each) else each for each in self._given_plugins()],
+            clock=points.clock(self._clock) if self._real is None else None,
             random=FakeRandom(),
             retry=RetryPolicy(attempts=self.scenario.attempts),
             settings=self._real or ALONE,
@@ -146,13 +163,13 @@ class Play:
         if self._ends:
             self._model.seek(_attempts_ended(session))
 
-    async def _session(self, runtime: Runtime, stage: Stage) -> Session:
+    async def _session(self, runtime: Runtime, stage: Stage, points: "_Places") -> Session:
         scenario = self.scenario
         self._prepare(runtime)
         agent = self._answering(make_agent(self._agent, scenario), runtime, stage)
         session = await runtime.session(
             scenario.session,
-            agent,
+            points.agent(agent),
             deps=self._deps,
             scope=scenario.scope,
             metadata=scenario.metadata,
@@ -215,9 +232,11 @@ class Play:
 
     # ------------------------------------------------------------------------------------------- the world outside
 
-    async def _live(self, runtime: Runtime, stage: Stage, group: anyio.abc.TaskGroup, leave: anyio.Event) -> None:
+    async def _live(
+        self, runtime: Runtime, stage: Stage, group: anyio.abc.TaskGroup, leave: anyio.Event, points: "_Places"
+    ) -> None:
         try:
-            session = await self._session(runtime, stage)
+            session = await self._session(runtime, stage, points)
             stage.enter(session, group)
             await self._drive(session, stage)
         except ProcessDied:
@@ -305,6 +324,8 @@ class Play:
             ends=tuple(self._ends),
             problems=tuple(dict.fromkeys(self.problems)),
             borders=self._borders,
+            points=self._points,
+            ran=self._ran,
             entry=None if mismatch is None else mismatch[0],
             settings=tuple(self._settings),
         )
@@ -323,6 +344,15 @@ class Play:
         return found
 
 
+class _Places(Failpoints):
+    """Failpoints of a process that dies without dying: what does not await learns it from an error."""
+
+    def passed(self, name: str) -> None:
+        """Pass a place in code that does not await."""
+        if self.reach(name):
+            raise ProcessDied("the process died here (a fault of the test)")
+
+
 def _attempts_ended(session: Session) -> int:
     """How many attempts of the model are over; one that a crash swallowed is made again."""
 
@@ -335,7 +365,7 @@ def _attempts_ended(session: Session) -> int:
 
 def _is_moment(fault: Fault | None) -> Callable[[Row], bool]:
     """Whether a row is the fault's moment; counts the rows it is asked about."""
-    if fault is None:
+    if fault is None or fault.is_point:
         return lambda row: False
     moment: Moment = fault.at
     seen = 0

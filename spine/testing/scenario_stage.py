@@ -7,7 +7,7 @@ scenario is the same, model and tools hold back until those tasks are done.
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import anyio.abc
@@ -27,9 +27,12 @@ from spine.testing.crashes import ProcessDied
 from spine.testing.scenario import CancelInput, LateInput, ToolAnswer
 from spine.testing.scripted import ScriptedAdapter
 from spine.tools import Tool
-from spine.values import thaw
+from spine.values import CallId, thaw
 
 __all__ = ["Answers", "Armed", "HeldModel", "Stage"]
+
+_REPEATABLE: Final = frozenset(("read_only", "idempotent"))
+"""The world answers such a call again, as before: it is the same call, and no second run."""
 
 Settle = Callable[[], Awaitable[None]]
 
@@ -155,6 +158,7 @@ class Answers:
         self._always = {name: each[0] for name, each in answers.items()}
         self._clock = clock
         self._runs: Counter[str] = Counter()
+        self._given: dict[CallId, ToolAnswer] = {}
 
     def tool(self, tool: Tool, settle: Settle) -> Tool:
         """`tool` with the scenario's answers in place of its handler."""
@@ -166,7 +170,8 @@ class Answers:
         return tool.evolve(handler=handler) if tool.name in self._always else tool
 
     async def _answer(self, tool: Tool, arguments: Mapping[str, Any], context: Any) -> Any:
-        answer = self._next(tool.name)
+        again = self._given.get(context.call) if tool.effect in _REPEATABLE else None
+        answer = self._given[context.call] = again or self._next(tool.name)
         if tool.timeout_s is not None and answer.delay_s >= tool.timeout_s:
             await self._clock.sleep(tool.timeout_s)
             return outcomes.timed_out(tool.timeout_s)

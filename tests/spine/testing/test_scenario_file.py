@@ -103,6 +103,7 @@ approvals:
 faults:
   - {at: tool.started, nth: 2, do: crash}
   - {at: turn.suspended, do: restart, agent: shop:other, plugins: []}
+  - {point: tool.find.after, nth: 2, do: crash}
 expect:
   turns: [{status: failed, steps: 1, retries: 2, tool_calls: 3, stop_reason: pause, text: Hi, error: limit}]
   calls: [a]
@@ -169,6 +170,7 @@ def test_every_key_is_read() -> None:
     assert scenario.faults == (
         Fault(at=Moment("tool.started", 2), do="crash"),
         Fault(at=Moment("turn.suspended"), do="restart", agent="shop:other", plugins=()),
+        Fault(at=Moment("tool.find.after", 2), do="crash", is_point=True),
     )
     assert scenario.expect == Expected(
         turns=(
@@ -263,6 +265,17 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "begins with a retry": ("{user: Hi}", "{retry: plain}", "3:9: inputs begin with a user's; found retry"),
     "misspelt event": ("{user: Hi}", "{user: a}, {cancel: x, at: tool.start}", 'did you mean "tool.started"?'),
     "event without a group": ("{user: Hi}", "{user: a}, {cancel: x, at: started}", 'expected'),
+    "no failpoint": (
+        "model: []",
+        "model: []\nfaults: [{point: tool.pay, do: crash}]",
+        '5:18: no failpoint is called "tool.pay"; there are model.ask, model.item, model.end, tool.NAME.before',
+    ),
+    "a restart at a failpoint": (
+        "model: []", "model: []\nfaults: [{point: model.ask, do: restart}]", "5:33: expected one of crash"
+    ),
+    "two moments": (
+        "model: []", "model: []\nfaults: [{at: a.b, point: model.ask, do: crash}]", "exactly one of at, point"
+    ),
     "unknown word": ("model: []", "model: [{stop: end}]", '4:16: expected one of end_turn,'),
     "negative": ("model: []", "model: [{stall: -1}]", "4:17: expected a number from 0 on, found the number -1"),
     "no whole number": ("model: []", "model: [{usage: {input_tokens: 1.5}}]", "4:32: expected a whole number"),
