@@ -19,7 +19,7 @@ def _shapes(schema: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
         for key, inner in schema["properties"].items():
             yield from _shapes(inner, f"{name} {key}" if name == "scenario" else f"{name}.{key}")
     for inner in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        tag = f" {inner['required'][0]}" if name.endswith("inputs[]") and inner.get("required") else ""
+        tag = f" {inner['required'][0]}" if name.endswith(("inputs[]", "faults[]")) and inner.get("required") else ""
         if "properties" in inner or "items" in inner or isinstance(inner.get("additionalProperties"), dict):
             yield from _shapes(inner, name + tag)
     if isinstance(schema.get("items"), Mapping):
