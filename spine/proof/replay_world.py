@@ -21,7 +21,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from spine import outcomes
-from spine.errors import RouteUnknown, StoreUnavailable, UsageError
+from spine.errors import RouteUnknown, UsageError
 from spine.events import (
     ApprovalDecided,
     CancelRequested,
@@ -63,7 +63,7 @@ _OURS: Final = frozenset(("hook_failed", "limit", "internal"))
 """Failures that no provider gives."""
 
 
-class ProcessOver(StoreUnavailable):
+class ProcessOver(Exception):
     """The replayed process has come to its recorded end, or to the first difference."""
 
 
