@@ -93,6 +93,7 @@ class MessagesEncoder:
         check_thinking(request, traits)
         _names(request, traits)
         _options(request)
+        self._targets.of(str(request.route), traits).prepare(request.messages)
 
     def encode(self, request: ModelRequest, traits: Traits) -> Body:
         """The body of one POST."""

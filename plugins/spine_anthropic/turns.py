@@ -65,12 +65,13 @@ class Written:
 
 
 class TurnEncoder:
-    """Encodes messages for one route and its traits."""
+    """Encodes messages for one route and its traits. `prepare` raises for those that cannot be."""
 
     def __init__(self, route: str, traits: Traits) -> None:
         self._route = route
         self._traits = traits
         self._memory = MessageMemory(self._written)
+        self.prepare = self._memory.prepare
 
     def encode(self, messages: Sequence[Message], losses: dict[str, None]) -> "Turns":
         """The messages in turns; what got lost is added to `losses`."""

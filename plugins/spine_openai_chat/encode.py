@@ -72,6 +72,7 @@ class ChatEncoder:
         refuse_unsupported(request, traits, NAMESPACE)
         tool_names(request, traits)
         _options(request)
+        self._targets.of(str(request.route), traits).prepare(request.messages)
 
     def encode(self, request: ModelRequest, traits: Traits) -> Body:
         """The body of one POST."""

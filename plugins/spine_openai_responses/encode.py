@@ -72,6 +72,7 @@ class ResponsesEncoder:
         refuse_unsupported(request, traits, NAME)
         tool_names(request, traits)
         _with_options(request, _parameters(request, traits, {}))
+        self._targets.of(str(request.route), traits).prepare(request.messages)
 
     def encode(self, request: ModelRequest, traits: Traits) -> Body:
         """The body of one POST."""

@@ -54,12 +54,13 @@ class _Kept:
 
 
 class TurnEncoder:
-    """Encodes messages for one route and its traits."""
+    """Encodes messages for one route and its traits. `prepare` raises for those that cannot be."""
 
     def __init__(self, route: str, traits: Traits) -> None:
         self._route = route
         self._traits = traits
         self._memory = MessageMemory(self._written)
+        self.prepare = self._memory.prepare
 
     def encode(self, messages: Sequence[Message], losses: dict[str, None]) -> list[bytes]:
         """Each message's items as JSON with commas before them; what got lost is added to `losses`."""

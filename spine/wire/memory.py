@@ -4,7 +4,8 @@ A step of a long session then costs a look-up per message. The memory changes no
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Generic, Protocol, TypeVar
 
 import attrs
@@ -45,6 +46,18 @@ class MessageMemory(Generic[W]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def prepare(self, messages: Sequence[Message]) -> None:
+        """Write what is new at the end of `messages`: what cannot be written is refused before anything is asked.
+
+        Only what follows the last message that is known is looked at: those before it were written in their time.
+        """
+        for message in reversed(tuple(takewhile(self._is_new, reversed(messages)))):
+            self._keep(message)
+
+    def _is_new(self, message: Message) -> bool:
+        entry = self._entries.get(id(message))
+        return entry is None or entry.message() is not message
 
     def written(self, message: Message, seen: set[str]) -> W:
         """The wire form of `message`; its call ids are added to `seen`, the ids of the request so far.

@@ -5,19 +5,24 @@ from collections.abc import Iterator
 
 import pytest
 
-from spine.errors import ConfigInvalid
+from spine import Agent
+from spine.errors import ConfigInvalid, TurnFailed
 from spine.llm.catalogue import Traits
 from spine.llm.errors import ProviderError
-from spine.llm.protocols import WireProtocol
+from spine.llm.protocols import ProviderSettings, WireProtocol
 from spine.llm.providers import CATALOGUE
 from spine.llm.request import ModelRequest, Route
-from spine.messages import DocumentBlock, ImageBlock, Message
+from spine.messages import DocumentBlock, ImageBlock, Message, ToolResultBlock, user_message
+from spine.testing.clock import FakeClock
+from spine.testing.fixtures import offline_runtime
 from spine.values import StepId
+from spine.wire import HttpAdapter
 from spine.wire.addresses import attachment_url, check_address, is_forbidden
 from spine_anthropic.protocol import AnthropicMessages
 from spine_openai_chat.protocol import OpenAIChat
 from spine_openai_responses.protocol import OpenAIResponses
 
+PROTOCOLS: list[WireProtocol] = [AnthropicMessages(), OpenAIChat(), OpenAIResponses()]
 FAR, NEAR = Traits(), Traits(private_urls=True)
 GOOD = [
     "https://api.example.com/v1",
@@ -212,12 +217,14 @@ def test_what_nothing_is_sent_to_is_no_attachment_either(url: str) -> None:
         assert url not in caught.value.failure.message or not url
 
 
-@pytest.mark.parametrize("protocol", [AnthropicMessages(), OpenAIChat(), OpenAIResponses()], ids=lambda each: each.name)
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)
 def test_no_protocol_passes_such_an_attachment_on(protocol: WireProtocol) -> None:
     def encode(block: ImageBlock | DocumentBlock) -> bytes:
         message = Message(role="user", content=(block,), kind="user")
         request = ModelRequest(route=Route("lab", "m"), step=StepId("t1s1"), messages=(message,))
-        return protocol.encode(request, Traits(provider="lab", protocol=protocol.name, model="m")).content
+        traits = Traits(provider="lab", protocol=protocol.name, model="m")
+        protocol.check(request, traits)
+        return protocol.encode(request, traits).content
 
     assert b"https://example.com/a.png" in encode(ImageBlock(url="https://example.com/a.png"))
     with pytest.raises(ProviderError, match="the address of an attachment"):
@@ -225,6 +232,37 @@ def test_no_protocol_passes_such_an_attachment_on(protocol: WireProtocol) -> Non
     if protocol.name != "openai_chat":  # it takes documents as data only, and a note stands for others
         with pytest.raises(ProviderError, match="the address of an attachment"):
             encode(DocumentBlock(url="file:///etc/passwd"))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)
+def test_such_an_attachment_is_refused_by_check_wherever_it_stands(protocol: WireProtocol) -> None:
+    """In a result too, and again after later messages came: nothing is asked before it is gone."""
+    bad = ImageBlock(url="http://169.254.169.254/a.png")
+    shown = ToolResultBlock(call_id="t1s1c1", name="look", content=(bad,))  # type: ignore[arg-type]
+    traits = Traits(provider="lab", protocol=protocol.name, model="m")
+    for content in (bad, shown):
+        messages = [user_message("a"), Message(role="tool", content=(content,)), user_message("b")]
+        for _ in range(2):
+            messages.append(user_message("c"))
+            request = ModelRequest(route=Route("lab", "m"), step=StepId("t1s2"), messages=tuple(messages))
+            with pytest.raises(ProviderError, match="the address of an attachment"):
+                protocol.check(request, traits)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: each.name)
+async def test_a_refused_attachment_leaves_no_request_on_record(protocol: WireProtocol) -> None:
+    bad = ImageBlock(url="http://10.0.0.1/a.png")
+    settings = ProviderSettings(
+        provider="lab", protocol=protocol.name, base_url="http://127.0.0.1:1/v1", auth="none", traits=lambda name: FAR
+    )
+    adapter = HttpAdapter(protocol, settings)
+    async with offline_runtime(adapter, FakeClock()) as runtime:
+        session = await runtime.session("s", Agent("lab:m"))
+        with pytest.raises(TurnFailed, match="the address of an attachment"):
+            await session.run(Message(role="user", content=(bad,), kind="user"))
+        kinds = [event.type for event in session.log.read()]
+        assert "model.requested" not in kinds
+    await adapter.aclose()
 
 
 @pytest.mark.parametrize("address", [*NEVER, *NEVER_6, *(form for host in NEVER for form in embedded(host))])
