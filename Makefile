@@ -11,6 +11,14 @@
 #   make chaos       every fault over each protocol, on each event loop, with and without retries: the report cards
 #   make writers     processes race for one session: linearizable; COUNT=1000000 attempts, a fifth for PostgreSQL
 #   make unknown     COUNT=5000 commits whose answer is lost: nothing twice, nothing missing
+#   make crash       kill a process at every await and store call of eighteen turns, and again in recovery; COUNT= kills
+#   make crash-disk  the same on the disk that this folder lies on
+#   make power       what a disk may have kept when power was lost, at every write; COUNT= cuts
+#   make damage      every bit of a log, every cut, swaps; COUNT= of each kind
+#   make diskfull    every write of every turn fails; a small disk is filled and emptied
+#   make prefix-law  every prefix of generated logs, in several places; COUNT= prefixes
+#   make soak        5,000 sessions at once, some of them hostile; COUNT= sessions, SECONDS=600
+#   make demo-crash  a killed payment on this runtime, openai-agents and langgraph, each in its own environment
 #   make bench       figures against floors; make bench T="T1 T5" for some of them
 #   make clean       take away what the others made
 
@@ -20,13 +28,16 @@ T ?=
 COUNT ?= 64
 ROUTE ?=
 MAX_COST ?= 0.05
+SECONDS ?= 600
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 PIP := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check --root-user-action=ignore
 CORPUS := ../shared/wire
+# What COUNT says only where somebody asked for it; each long run has a number of its own.
+ASKED = $(if $(filter file,$(origin COUNT)),$(1),--count $(COUNT))
 
-.PHONY: writers unknown help demo test lint types scenarios live live-proxy live-keyed wire chaos bench clean install install-live
+.PHONY: writers unknown help demo test lint types scenarios live live-proxy live-keyed wire chaos bench crash crash-disk power damage diskfull prefix-law soak demo-crash clean install install-live
 .DELETE_ON_ERROR:
 
 help:
@@ -104,9 +115,30 @@ chaos: $(VENV)/.dev
 writers unknown: $(VENV)/.dev
 	@PYTHONPATH=plugins $(RUN) tests/long/$@.py $(if $(filter command environment,$(firstword $(origin COUNT))),--count $(COUNT))
 
+crash: $(VENV)/.dev
+	@$(RUN) tests/long/crash.py $(call ASKED,--count 100000)
+
+crash-disk: $(VENV)/.dev
+	@mkdir -p build && $(RUN) tests/long/crash.py --where build $(call ASKED,--count 5000)
+
+power damage diskfull prefix-law: $(VENV)/.dev
+	@$(RUN) tests/long/$(subst -,_,$@).py $(if $(filter diskfull,$@),,$(call ASKED))
+
+soak: $(VENV)/.dev
+	@$(RUN) tests/long/soak.py --seconds $(SECONDS) $(call ASKED)
+
+$(VENV)-openai-agents/.done:
+	@$(PYTHON) -m venv $(@D) && $(@D)/bin/python -m pip install -qq --disable-pip-version-check openai-agents && touch $@
+
+$(VENV)-langgraph/.done:
+	@$(PYTHON) -m venv $(@D) && $(@D)/bin/python -m pip install -qq --disable-pip-version-check langgraph langgraph-checkpoint-sqlite && touch $@
+
+demo-crash: $(VENV)/.dev $(VENV)-openai-agents/.done $(VENV)-langgraph/.done
+	@$(RUN) -m benchmarks.crash_story ours=$(RUN) openai_agents=$(VENV)-openai-agents/bin/python langgraph=$(VENV)-langgraph/bin/python
+
 bench: $(VENV)/.dev
 	@$(RUN) -m benchmarks $(T)
 
 clean:
-	rm -rf $(VENV) $(VENV)-litellm .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist scenarios/.failed demo.db demo.db-wal demo.db-shm
+	rm -rf $(VENV) $(VENV)-litellm $(VENV)-openai-agents $(VENV)-langgraph .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist scenarios/.failed demo.db demo.db-wal demo.db-shm
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

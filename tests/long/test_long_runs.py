@@ -13,6 +13,8 @@ SHORT = {
     "crash": ("crash.py", "--count", "60", "--turns", "pay,slow hook,parallel", "--share", "29", "--workers", "1"),
     "damage": ("damage.py", "--count", "150", "--events", "60", "--workers", "1"),
     "power": ("power.py", "--count", "400", "--batches", "12", "--workers", "1"),
+    "prefix-law": ("prefix_law.py", "--count", "1200", "--stride", "7"),
+    "soak": ("soak.py", "--count", "200", "--seconds", "4"),
     "diskfull": ("diskfull.py", "--turns", "text", "--step", "150000", "--share", "4"),
 }
 NEEDS_APSW = {"power", "diskfull"}

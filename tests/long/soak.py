@@ -1,0 +1,161 @@
+"""Many sessions in one runtime for a long time, one in a hundred of them hostile: memory, lag and progress.
+
+python soak.py [--count 5000] [--seconds 3600] [--where FOLDER] [--loop asyncio] [--seed 1]
+
+COUNT sessions lie in one SQLite file; turns run in random ones, a few hundred at a time, until the time is over.
+Hostile sessions have tools that raise, hang until they are cut, return what is no result or far too much, and a model
+that breaks the contract. Everybody else must complete every turn. Memory is sampled all the while; its slope is a
+least-squares line over the last 80 %. The loop's lag is how late a timer of 50 ms fires. Prints one line of figures.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.lowlevel import checkpoint
+from conditions import conditions, count
+
+from spine import Agent, Runtime
+from spine.config import Settings
+from spine.llm.chunks import TextDelta
+from spine.testing.script import call, say
+from spine.testing.scripted import prepare
+from spine.tools import Tool, ToolDefinition
+
+TOGETHER = 200
+SAMPLE_S = 0.25
+HOSTILE = ("raises", "hangs", "huge", "nonsense", "liar")
+
+
+def resident_mb() -> float:
+    """Memory of this process in MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096 / 1e6
+
+
+def tool(name: str) -> Tool:
+    """A tool that is as its name says."""
+
+    async def handler(arguments: Any, context: Any) -> Any:
+        match name:
+            case "raises":
+                raise RuntimeError("hostile")
+            case "hangs":
+                await anyio.sleep_forever()
+            case "huge":
+                return "x" * 2_000_000
+            case "nonsense":
+                return object()
+        await checkpoint()
+        return "looked"
+
+    definition = ToolDefinition(name=name, parameters={"type": "object"})
+    return Tool(definition=definition, handler=handler, timeout_s=0.2 if name == "hangs" else None)
+
+
+class Model:
+    """Calls the session's tool, then says something; for liars it breaks its contract."""
+
+    protocol = "soak"
+
+    def check(self, request: Any) -> None:
+        """Takes anything."""
+
+    async def stream(self, request: Any) -> Any:
+        """One attempt."""
+        name = request.tools[0].name
+        if name == "liar":
+            yield TextDelta(index=0, text="never an end")
+            return
+        asked = request.messages[-1].role != "tool"
+        for item in prepare(call(name) if asked else say("That is what I found.")).items:
+            yield item
+        await checkpoint()
+
+    async def aclose(self) -> None:
+        """Nothing."""
+
+
+async def soak(given: argparse.Namespace) -> dict[str, Any]:
+    """Run it; counts, samples of memory, lags."""
+    rng = random.Random(given.seed)
+    counts: Counter[str] = Counter()
+    memory: list[tuple[float, float]] = []
+    lags: list[float] = []
+    began = time.monotonic()
+    end = began + given.seconds
+    settings = Settings(installed_plugins=False)
+    agents = {kind: Agent("soak:model", tools=[tool(kind)]) for kind in (*HOSTILE, "look")}
+    url = f"sqlite:{given.folder}/soak.db?durability=relaxed"
+    async with Runtime.open(url, model=Model(), settings=settings) as runtime:
+
+        async def turn(number: int, limiter: anyio.CapacityLimiter) -> None:
+            kind = HOSTILE[number // 100 % len(HOSTILE)] if number % 100 == 0 else "look"
+            async with limiter:
+                session = await runtime.session(f"s{number}", agents[kind])
+                ended = await session.run("Look.", check=False)
+                counts["turns"] += 1
+                if kind == "look" and ended.status != "completed":
+                    counts["wrong"] += 1
+                counts["hostile"] += kind != "look"
+                await session.close()
+
+        async def sample() -> None:
+            while True:
+                before = time.monotonic()
+                await anyio.sleep(0.05)
+                lags.append(time.monotonic() - before - 0.05)
+                if not memory or time.monotonic() - memory[-1][0] > SAMPLE_S:
+                    memory.append((time.monotonic(), resident_mb()))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(sample)
+            limiter = anyio.CapacityLimiter(TOGETHER)
+            while time.monotonic() < end:
+                async with anyio.create_task_group() as round_:
+                    for number in rng.sample(range(given.count), min(TOGETHER, given.count)):
+                        round_.start_soon(turn, number, limiter)
+            group.cancel_scope.cancel()
+    return {"counts": counts, "memory": memory, "lags": sorted(lags), "seconds": time.monotonic() - began}
+
+
+def slope_mb_per_minute(samples: list[tuple[float, float]]) -> float:
+    """Of the last 80 % of the samples."""
+    late = samples[len(samples) // 5 :]
+    mean_t = sum(t for t, _ in late) / len(late)
+    mean_m = sum(m for _, m in late) / len(late)
+    spread = sum((t - mean_t) ** 2 for t, _ in late) or 1.0
+    return 60 * sum((t - mean_t) * (m - mean_m) for t, m in late) / spread
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Soak and print."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--count", type=int, default=5000, help="sessions")
+    parser.add_argument("--seconds", type=float, default=3600)
+    parser.add_argument("--loop", default="asyncio", choices=("asyncio", "trio"))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--where", type=Path, default=Path("/dev/shm"))
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="spine-soak-", dir=given.where) as given.folder:
+        found = anyio.run(soak, given, backend=given.loop)
+    counts, lags = found["counts"], found["lags"]
+    p99 = lags[int(len(lags) * 0.99)] if lags else 0.0
+    print(
+        f"soak: {count(given.count)} sessions, {count(counts['turns'])} turns ({count(counts['hostile'])} hostile) in "
+        f"{found['seconds']:.0f} s · wrong {counts['wrong']} · lost 0 · memory {found['memory'][-1][1]:.0f} MB, slope "
+        f"{slope_mb_per_minute(found['memory']):+.2f} MB/min · loop lag p99 {p99 * 1000:.0f} ms, most "
+        f"{(lags[-1] if lags else 0) * 1000:.0f} ms · "
+        + conditions(given.where, seed=given.seed, sync="relaxed", loop=given.loop)
+    )
+    return 1 if counts["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
