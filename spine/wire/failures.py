@@ -15,6 +15,7 @@ import attrs
 from spine.llm.errors import RETRYABLE, Category, ProviderError, provider_error
 from spine.wire.bodies import error_object, from_json, to_json
 from spine.wire.delays import retry_delay
+from spine.wire.sse import EventStream
 
 __all__ = [
     "ErrorReading",
@@ -29,9 +30,16 @@ __all__ = [
 
 RAW_CHARS = 4096
 MESSAGE_CHARS = 300
+CODE_CHARS = 200
+"""Of a code, and of a request's id."""
+MOST_READ = 16
+"""How many objects of one error body are read."""
 NEVER_RETRYABLE = frozenset(("billing", "auth", "permission"))
 REQUEST_IDS = ("x-request-id", "request-id", "x-ms-request-id", "apim-request-id")
 
+_BLANKS = b" \t\r\n\xef\xbb\xbf"
+_FIELD = re.compile(rb"(?:data|event|id|retry)?:")
+"""How a line of an event stream begins."""
 _BY_STATUS: dict[int, Category] = {
     400: "invalid_request",
     401: "auth",
@@ -86,24 +94,57 @@ def read_error(body: bytes | Any) -> ErrorReading:
     """Read an error body: bytes of any kind, or a parsed JSON value found in a stream."""
     if not isinstance(body, bytes):
         return _read_parsed(body)
-    text = body.strip()
+    text = body.strip(_BLANKS)
     if not text:
         return ErrorReading(is_empty=True)
-    if text[:1] in (b"{", b"["):
-        try:
-            return _read_parsed(from_json(text))
-        except ProviderError:
-            pass
     if text[:1] == b"<":
         return ErrorReading()  # a page of some proxy: its words are not the provider's
-    return ErrorReading(message=text.decode("utf-8", "replace"))
+    value = _parsed(text)
+    if isinstance(value, str):
+        return read_error(value.encode())
+    if isinstance(value, dict | list):
+        return _read_parsed(value)
+    readings = [_read_parsed(value) for value in _framed(text)]
+    return _joined(readings) if readings else ErrorReading(message=text.decode("utf-8", "replace"))
+
+
+def _parsed(text: bytes) -> Any:
+    """The JSON value that a text is; None when it is none."""
+    try:
+        return from_json(text) if text[:1] in (b"{", b"[", b'"') else None
+    except ProviderError:
+        return None
+
+
+def _framed(text: bytes) -> Iterator[dict[str, Any]]:
+    """The objects in an event stream or, one a line, in plain text: gateways answer so when a stream was asked for."""
+    is_stream = _FIELD.match(text) is not None
+    events = EventStream()
+    parts = [data for _, data in (*events.feed(text), *events.finish())] if is_stream else text.splitlines()
+    for part in parts[:MOST_READ]:
+        value = _parsed(part.strip())
+        if isinstance(value, dict):
+            yield value
+
+
+def _joined(readings: list[ErrorReading]) -> ErrorReading:
+    """Several objects as one error, those that say something first."""
+    told = sorted(readings, key=lambda reading: not reading.message)
+    return ErrorReading(
+        message="; ".join(dict.fromkeys(reading.message for reading in told if reading.message)),
+        codes=tuple(code for reading in told for code in reading.codes),
+        status=next((reading.status for reading in told if reading.status is not None), None),
+        parsed=told[0].parsed,
+    )
 
 
 def _read_parsed(body: Any) -> ErrorReading:
+    if isinstance(body, list):
+        readings = [_read_parsed(item) for item in body[:MOST_READ] if isinstance(item, dict)]
+        return _joined(readings) if readings else ErrorReading(parsed=body)
     error = error_object(body)
-    outer = body[0] if isinstance(body, list) and body else body
-    messages = [text for text in (_message(error), *_nested_texts(error, outer)) if text]
-    codes = [code.lower() for code in _codes(error, outer)]
+    messages = [text for text in (_message(error), *_nested_texts(error, body)) if text]
+    codes = [code.lower() for code in _codes(error, body)]
     status = next((int(code) for code in codes if _STATUS.fullmatch(code)), None)
     for text in messages[1:] if len(messages) > 1 else messages:
         inner = _inner(text)
@@ -164,8 +205,7 @@ def _codes(error: Mapping[str, Any], outer: Any) -> Iterator[str]:
     details = error.get("details")
     if isinstance(details, dict):
         yield from _values(details, "error_code", "code")
-    if isinstance(details, list):
-        yield from _detail_codes(details)
+    yield from _detail_codes(details)
     inner = error.get("innererror")
     if isinstance(inner, dict):
         yield from _values(inner, "code")
@@ -176,21 +216,23 @@ def _codes(error: Mapping[str, Any], outer: Any) -> Iterator[str]:
         if isinstance(metadata.get("reasons"), list) and "flagged_input" in metadata:
             yield "moderation"
     yield from _values(error, "code", "error_code", "type", "error_type", "__type", "status")
+    for item in (*_objects(error.get("error")), *_objects(error.get("errors"))):
+        yield from _values(item, "code", "type")
     if outer is not error and isinstance(outer, dict):
         yield from _values(outer, "code", "error_type", "status")
 
 
-def _detail_codes(details: list[Any]) -> Iterator[str]:
+def _detail_codes(details: Any) -> Iterator[str]:
     """Google's details: reasons, and quota ids, whose period tells a limit from an empty purse."""
-    for detail in details:
-        if not isinstance(detail, dict):
-            continue
+    for detail in _objects(details):
         yield from _values(detail, "reason")
-        for violation in detail.get("violations") or ():
-            if isinstance(violation, dict):
-                yield f"quota_id:{violation.get('quotaId', '')}"
+        yield from (f"quota_id:{violation.get('quotaId', '')}" for violation in _objects(detail.get("violations")))
         if "retryDelay" in detail:
             yield "retry_info"
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _values(source: Mapping[str, Any], *keys: str) -> Iterator[str]:
@@ -237,11 +279,11 @@ def failure_of(
     return provider_error(
         category,
         _sentence(reading, status),
-        code=next(iter(_telling(reading)), None),
+        code=next((code[:CODE_CHARS] for code in _telling(reading)), None),
         retryable=_retryable(category, headers),
         retry_after_s=delay,
         status=status,
-        request_id=next((headers[name] for name in REQUEST_IDS if name in headers), None) or _body_request_id(reading),
+        request_id=_request_id(headers, reading),
         raw=scrub(raw)[:RAW_CHARS] or None,
     )
 
@@ -286,10 +328,11 @@ def _telling(reading: ErrorReading) -> Iterator[str]:
     return (code for code in reading.codes if ":" not in code and code != "retry_info")
 
 
-def _body_request_id(reading: ErrorReading) -> str | None:
-    outer = reading.parsed
-    value = outer.get("request_id") if isinstance(outer, dict) else None
-    return value if isinstance(value, str) else None
+def _request_id(headers: Mapping[str, str], reading: ErrorReading) -> str | None:
+    found = next((headers[name] for name in REQUEST_IDS if name in headers), None)
+    if not found and isinstance(reading.parsed, dict):
+        found = reading.parsed.get("request_id")
+    return found[:CODE_CHARS] if found and isinstance(found, str) else None
 
 
 def _sentence(reading: ErrorReading, status: int | None) -> str:

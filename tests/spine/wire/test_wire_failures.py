@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spine.llm.errors import CATEGORIES, ProviderError
-from spine.wire import SHARED, failure_of, read_error, scrub, status_category
+from spine.wire import SHARED, failure_of, http_failure, read_error, scrub, status_category
 
 
 def judged(status: int | None, body: object, headers: dict[str, str] | None = None) -> ProviderError:
@@ -76,6 +76,10 @@ SAID = [
     ),
     (401, {"html-message": '{"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}'}, "auth"),
     (None, {"error": {"message": "odd"}}, "server_error"),
+    (500, [{"error": {"message": "a"}}, {"error": {"code": "insufficient_quota"}}], "billing"),
+    (500, {"error": [{"message": "a", "code": "insufficient_quota"}]}, "billing"),
+    (500, {"errors": [{"message": "a"}, {"message": "b", "code": "insufficient_quota"}]}, "billing"),
+    (429, {"error": {"details": [{"violations": 5}, 7, {"violations": {"quotaId": "x"}}]}}, "rate_limit"),
     (400, {"code": "Arrearage", "message": "Access denied"}, "billing"),
     (403, {"message": "Sorry, your account balance is insufficient"}, "billing"),
     (429, {"code": "Throttling.RateQuota", "message": "Requests throttled"}, "rate_limit"),
@@ -150,10 +154,49 @@ def test_keys_accounts_and_endpoints_are_scrubbed(text: str) -> None:
         assert part not in (error.failure.raw or "")
 
 
+FRAMED = {
+    "an event": b'data: {"error":{"message":"no money","code":"insufficient_quota"}}\n\n',
+    "an event without its end": b'event: error\ndata: {"error":{"message":"no money","code":"insufficient_quota"}}',
+    "an event after others": b': hi\n\ndata: {"choices":[]}\n\n'
+    b'data: {"error":\ndata: {"message":"no money","code":"insufficient_quota"}}\n\ndata: [DONE]\n\n',
+    "CRLF": b'data: {"error":{"message":"no money","code":"insufficient_quota"}}\r\n\r\n',
+    "a line": b'{"error":{"message":"no money","code":"insufficient_quota"}}\n{"done":true}\n',
+    "the second line": b'{"status":"failed"}\r\n{"message":"no money","code":"insufficient_quota"}',
+    "an array": b'[{"error":{"message":"no money","code":"insufficient_quota"}}]',
+    "a byte order mark": b'\xef\xbb\xbf{"error":{"message":"no money","code":"insufficient_quota"}}',
+    "a text": json.dumps('{"error":{"message":"no money","code":"insufficient_quota"}}').encode(),
+}
+
+
+@pytest.mark.parametrize("name", FRAMED)
+def test_an_error_is_read_out_of_whatever_frames_it(name: str) -> None:
+    error = http_failure(SHARED, 500, {}, FRAMED[name], now=0.0)
+    assert error.category == "billing"
+    assert error.message == "the provider answered 500: no money"
+    assert error.failure.code == "insufficient_quota"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"data: [DONE]", ": data: [DONE]"),
+        (b"error: it broke {", ": error: it broke {"),
+        (b'{"error"', ': {"error"'),
+        (b"null", ": null"),
+        (b"[1]", ""),
+        (b"<html>no</html>", ""),
+    ],
+)
+def test_what_frames_no_error_is_its_own_words(body: bytes, words: str) -> None:
+    assert http_failure(SHARED, 500, {}, body, now=0.0).message == f"the provider answered 500{words}"
+
+
 def test_what_is_kept_is_bounded() -> None:
-    error = judged(500, {"error": {"message": "x y " * 100_000}})
+    code = "z" * 9999
+    error = judged(500, {"error": {"message": "x y " * 100_000, "code": code}, "request_id": code})
     assert len(error.message) < 400
     assert len(error.failure.raw or "") <= 4096
+    assert error.failure.code == error.failure.request_id == code[:200]
 
 
 JSON = st.recursive(
