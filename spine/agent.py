@@ -7,6 +7,7 @@ import attrs
 
 from spine.codec import Codec
 from spine.errors import DuplicateContribution, LimitUnavailable, UsageError
+from spine.frozen import frozen
 from spine.functions import FunctionTool, as_tool
 from spine.llm.request import Route, Thinking, parameter_problem
 from spine.tools import Approval, ApprovalPolicy, Tool
@@ -15,7 +16,7 @@ from spine.values import EMPTY_OBJECT, Digest, JsonObject, clean_text, digest, e
 __all__ = ["Agent", "Limits"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Limits:
     """Budgets of one turn. `steps` is how many requests it may make; the others cannot be checked yet."""
 
@@ -86,7 +87,7 @@ def _check_names(agent: "Agent") -> None:
         places[name] = where
 
 
-@attrs.frozen
+@frozen
 class Agent:
     """Which model, with which instructions and tools, within which limits.
 

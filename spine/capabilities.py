@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-import attrs
-
 from spine.agent import Agent
 from spine.errors import HookMisused, PluginFailed, SpineError, ToolUnknown
 from spine.estimates import TokenCounter, estimate_tokens
+from spine.frozen import frozen
 from spine.llm.request import Route
 from spine.messages import SystemBlock
 from spine.scope import Contribution, Registries, Scope
@@ -22,7 +21,7 @@ from spine.tools import Approval, ServerTool, Tool, ToolDefinition
 from spine.values import clean_text
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Capabilities:
     """Tools by name and sections in order, each with its owner and layer."""
 

@@ -20,6 +20,7 @@ import attrs
 from anyio.lowlevel import EventLoopToken, current_token
 
 from spine.errors import AppendOutcomeUnknown, StoreBusy, StoreUnavailable
+from spine.frozen import define
 from spine.store import Append, Store
 
 T = TypeVar("T")
@@ -32,7 +33,7 @@ SETTLE_WAITS_S: Final = (0.0, 0.05, 0.2, 0.5)
 """Waits before each try to learn what became of a commit without an answer."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Entry:
     """A batch on its way, and the store's verdict once it has one."""
 

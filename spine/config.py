@@ -15,6 +15,7 @@ import attrs
 
 from spine import late
 from spine.errors import ConfigInvalid, KeyMissing
+from spine.frozen import frozen
 from spine.project_file import ProjectFile, read_project
 from spine.stores.urls import without_secrets
 from spine.tables import nearest
@@ -30,7 +31,7 @@ _VARIABLES: Final[Mapping[str, str]] = {"store": "SPINE_STORE", "model": "SPINE_
 _URL = re.compile(r"[a-z][a-z0-9+.-]+:")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Settings:
     """What the configuration says; `origins` maps each field to where it was found.
 

@@ -22,6 +22,7 @@ import attrs
 from spine import outcomes
 from spine.drafts import maker
 from spine.errors import KeyMissing
+from spine.frozen import frozen
 from spine.results import ResultUnusable, checked_outcome, content_of, fit
 from spine.schema import compile_schema
 from spine.secrecy import Secrecy
@@ -60,7 +61,7 @@ def _ignore(text: str | None, data: Json) -> None:
     """Where progress goes when nobody listens."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class ToolContext(Generic[Deps]):
     """What a handler knows of its call. `deps` is what the application gave the session; it never reaches the log."""
 
@@ -113,7 +114,7 @@ class Executed(NamedTuple):
     overflow: Content | None = None
 
 
-@attrs.frozen
+@frozen
 class _Pending:
     """An awaitable on its way from a thread to the loop; trio takes no bare coroutine from a thread."""
 

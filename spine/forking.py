@@ -7,13 +7,12 @@ next request is valid. The parent is not touched.
 
 from collections.abc import Sequence
 
-import attrs
-
 from spine import outcomes
 from spine.appending import Fact, batch_of, claimed, store_all
 from spine.attempts import crashed_partial
 from spine.errors import SessionExists, UsageError
 from spine.events import MessageInterrupted, SessionForked, ToolCompleted, ToolRevised, TurnCancelled
+from spine.frozen import frozen
 from spine.projectors.projector import fold
 from spine.projectors.status import Status, TurnState
 from spine.revisions import result_block, unshown
@@ -26,7 +25,7 @@ __all__ = ["Forked", "fork"]
 _NOTE = "the session was forked before the answer was complete"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Forked:
     """A fork that was made. `shared` events come from the parent, `seq` is the child's last."""
 

@@ -1,8 +1,8 @@
-"""The decorator of frozen values (floor 0): `attrs.frozen`, without methods that are the same for every class.
+"""The decorators of our classes (floor 0): `attrs.frozen` and `attrs.define`, which write less while they are imported.
 
 attrs writes and compiles each method anew for each class while its module is imported, and half of an import was
 that. Comparing, hashing and showing are written once here and ask the class for its fields; to type checkers, and to
-whoever uses such a class, this is `attrs.frozen`.
+whoever uses such a class, nothing is different.
 """
 
 from collections.abc import Callable
@@ -11,27 +11,33 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-__all__ = ["frozen"]
+__all__ = ["define", "frozen"]
 
 if TYPE_CHECKING:
-    from attrs import frozen
+    from attrs import define, frozen
 else:
 
     def frozen(kind: type | None = None, **options: Any) -> Any:
         """As `attrs.frozen`. A class with methods or an equality of its own keeps them."""
-        return _decorate(options) if kind is None else _decorate(options)(kind)
+        decorate = _decorator(attrs.frozen, options)
+        return decorate if kind is None else decorate(kind)
+
+    def define(kind: type | None = None, **options: Any) -> Any:
+        """As `attrs.define`. A class with methods or an equality of its own keeps them."""
+        decorate = _decorator(attrs.define, options)
+        return decorate if kind is None else decorate(kind)
 
 
-def _decorate(options: dict[str, Any]) -> Callable[[type], type]:
-    def decorate(kind: type) -> type:
+def _decorator(make: Callable[..., Any], options: dict[str, Any]) -> Callable[[type], Any]:
+    def decorate(kind: type) -> Any:
         own = set(vars(kind))
-        made = attrs.frozen(kind, **{"eq": False, "repr": False, **options})
+        made = make(kind, **{"eq": False, "repr": False, **options})
         if "repr" not in options and "__repr__" not in own:
-            made.__repr__ = _show  # type: ignore[method-assign, assignment]
+            made.__repr__ = _show
         if "eq" not in options and "__eq__" not in own:
-            made.__compared__ = _parts_of(made)  # type: ignore[attr-defined]
-            made.__eq__ = _equals  # type: ignore[method-assign, assignment]
-            made.__hash__ = _hash  # type: ignore[method-assign, assignment]
+            made.__compared__ = _parts_of(made)
+            made.__eq__ = _equals
+            made.__hash__ = _hash if make is attrs.frozen else None
         return made
 
     return decorate

@@ -20,6 +20,7 @@ import attrs
 import pluggy
 
 from spine.errors import HookUnknown, PluginFailed, SpineError
+from spine.frozen import frozen
 from spine.llm.errors import Failure
 from spine.llm.request import ModelRequest, Route
 from spine.llm.response import ModelResponse
@@ -51,26 +52,26 @@ def _cleaned(reason: str) -> str:
     return clean_text(reason) if isinstance(reason, str) else reason
 
 
-@attrs.frozen
+@frozen
 class Deny:
     """The call must not run; the model is told `reason`."""
 
     reason: str = attrs.field(converter=_cleaned)
 
 
-@attrs.frozen
+@frozen
 class Ask:
     """The call waits for a person; `reason` is shown to them."""
 
     reason: str = attrs.field(converter=_cleaned)
 
 
-@attrs.frozen
+@frozen
 class Stop:
     """After a failed step: the turn fails."""
 
 
-@attrs.frozen
+@frozen
 class NextStep:
     """After a failed step: try another step, on `route` when given, after `compaction` when given."""
 
@@ -78,7 +79,7 @@ class NextStep:
     compaction: "Compact | None" = None
 
 
-@attrs.frozen
+@frozen
 class Compact:
     """`summary` takes the place of all history up to and including seq `until`."""
 
@@ -86,7 +87,7 @@ class Compact:
     until: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HookContext:
     """What a step hook may look at; the same fields as a dynamic section's context, and more."""
 
@@ -211,7 +212,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Waterfall:
     """What holds for a waterfall hook: which argument is handed from one to the next, and what may come back."""
 
@@ -236,14 +237,14 @@ _USUAL = {hook: (each.argument, "call_next") for hook, each in WATERFALLS.items(
 # --------------------------------------------------------------------------------------------------- the manager
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Beyond:
     """The state of a chain in which a plugin has passed on, until the next one begins and once that has come back."""
 
     plugin: str
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Implementation:
     """One plugin's implementation of a hook, bound to its neighbours in the chain."""
 

@@ -12,7 +12,6 @@ from hashlib import sha256
 from typing import Any
 
 import anyio
-import attrs
 from anyio.lowlevel import current_token
 
 from spine.clock import Clock
@@ -20,6 +19,7 @@ from spine.codec import Codec, chain_hash
 from spine.commits import Writer, call_soon, off_loop
 from spine.errors import EventUnknown, LogBroken, ValueTooLarge
 from spine.events import ContentAdded, Envelope, RecordedEvent, UnknownEvent
+from spine.frozen import frozen
 from spine.garbage import collector_paused
 from spine.llm.request import ModelRequest
 from spine.projectors.model_history import HISTORY_RULES, History, HistoryState
@@ -48,7 +48,7 @@ FOLLOW_CHECK_S = 5.0
 _logger = logging.getLogger("spine")
 
 
-@attrs.frozen
+@frozen
 class Synchronised:
     """`follow` has caught up: what comes next is live."""
 

@@ -14,6 +14,7 @@ import attrs
 from spine.codec import Codec
 from spine.errors import DuplicateContribution, PluginFailed, SpineError, UsageError
 from spine.events import EventType
+from spine.frozen import frozen
 from spine.functions import as_tool
 from spine.hooks import Hooks, Implementation, marked, run_hook
 from spine.llm.catalogue import Catalogue, Provider
@@ -26,7 +27,7 @@ State = Literal["loaded", "blocked", "failed", "unloaded"]
 _CONTRIBUTIONS = ("protocols", "adapters", "tools", "prompts", "policies", "counters", "events", "stores")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PluginInfo:
     """A line of the list of plugins. `import_s` in seconds; `error` says why it failed or who blocked it."""
 
@@ -299,7 +300,7 @@ def _imported(name: str) -> Any:
         raise PluginFailed(f'plugin "{name}": {_cause(exc)}', plugin=name) from exc
 
 
-@attrs.frozen
+@frozen
 class ScopeHandle:
     """A scope that the application adds to at run time."""
 

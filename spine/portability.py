@@ -3,10 +3,9 @@
 The history is encoded for the target as its next request would be; nothing is sent and nothing is recorded.
 """
 
-import attrs
-
 from spine.capabilities import snapshot
 from spine.estimates import HistoryEstimate
+from spine.frozen import frozen
 from spine.llm.errors import Failure, ProviderError
 from spine.llm.request import ModelRequest, Route
 from spine.messages import user_message
@@ -19,7 +18,7 @@ _NEXT = user_message("…")
 """What stands for the next input: protocols treat a last answer unlike one that was replied to."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Portability:
     """What a session would be on another route."""
 

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final, NoReturn
 
-import attrs
-
 from spine import late
 from spine.errors import ConfigInvalid
+from spine.frozen import frozen
 from spine.tables import KeyPath, Place, Reader, fields, flag, matching, named, names, text, where
 
 __all__ = ["ProjectFile", "read_project"]
@@ -20,7 +19,7 @@ __all__ = ["ProjectFile", "read_project"]
 FORMAT: Final = 1
 
 
-@attrs.frozen
+@frozen
 class ProjectFile:
     """What a spine.toml says. `values` has only the keys that stand there, checked; `lines` where each key stands."""
 

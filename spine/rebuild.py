@@ -2,18 +2,17 @@
 
 from collections.abc import Callable
 
-import attrs
-
 from spine.codec import Codec
 from spine.errors import LogBroken
 from spine.events import ModelRequested, RecordedEvent, UnknownEvent
+from spine.frozen import frozen
 from spine.llm.request import ModelRequest
 from spine.projectors.model_history import History, ModelHistory
 from spine.requests import apply, frame_of, request_digest, request_from_frame
 from spine.values import Digest, decode
 
 
-@attrs.frozen
+@frozen
 class Rebuilt:
     """A request rebuilt, with the digest that it has and the one that was recorded when it was sent."""
 

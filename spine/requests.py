@@ -13,6 +13,7 @@ import attrs
 
 from spine.codec import Codec
 from spine.events import Change, FieldChange, Splice
+from spine.frozen import frozen
 from spine.llm.request import ModelRequest, ResponseFormat, Route, ToolChoice, parameter_problem
 from spine.messages import Message, SystemBlock
 from spine.projectors.model_history import CHAIN_START, History, next_hash
@@ -31,7 +32,7 @@ _FIELDS = tuple(field for field in attrs.fields(ModelRequest) if field.name not 
 _PARAMETERS = tuple(field for field in _FIELDS if field.name not in _KEPT_APART)
 
 
-@attrs.frozen
+@frozen
 class Selection:
     """What a route resolved to. `settings` is the digest of the non-secret settings; no URL, header or key."""
 
@@ -42,7 +43,7 @@ class Selection:
     prices: str | None = None
 
 
-@attrs.frozen
+@frozen
 class Frame:
     """Everything of a request but its messages: the JSON that is digested, and the contents it refers to."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from spine.errors import PluginFailed, RouteUnknown, SpineError
+from spine.frozen import frozen
 from spine.llm.catalogue import Catalogue, Prices, Provider, Traits
 from spine.llm.protocols import Adapter, AdapterFactory, ListsLosses, ProviderSettings, WireProtocol
 from spine.llm.request import ModelRequest, Route
@@ -25,7 +26,7 @@ KeyFinder = Callable[[Provider], Secret | None]
 HttpFactory = Callable[[WireProtocol, ProviderSettings], Adapter]
 
 
-@attrs.frozen
+@frozen
 class Target:
     """What a route resolved to."""
 

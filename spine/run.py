@@ -15,6 +15,7 @@ from spine.errors import HookMisused, UsageError
 from spine.estimates import HistoryEstimate
 from spine.events import HistoryCompacted, HookFailed, Patch
 from spine.execution import Executed, execute
+from spine.frozen import define
 from spine.hooks import Chains, Compact, HookContext, Hooks, Implementation
 from spine.inputs import clean_message
 from spine.llm.chunks import Chunk
@@ -33,7 +34,7 @@ from spine.threads import Workers
 from spine.values import EMPTY_OBJECT, CallId, JsonObject, Secret, StepId, clean_text
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Base:
     """All of a request but step and history, and what that was made from."""
 
@@ -50,7 +51,7 @@ class Base:
     estimate: int | None = None
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Run:
     """One session's machinery. Only the fields of the last group change, and only the loop changes them."""
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 import attrs
 
 from spine.errors import HookMisused, PluginFailed
+from spine.frozen import define, frozen
 from spine.hooks import HOOK_TIMEOUT_S, Beyond, Implementation, Waterfall, blame
 
 __all__ = ["HookChange", "HookWatch", "observe", "waterfall"]
@@ -18,7 +19,7 @@ __all__ = ["HookChange", "HookWatch", "observe", "waterfall"]
 V = TypeVar("V")
 
 
-@attrs.frozen
+@frozen
 class HookChange:
     """One change that a plugin made to a waterfall's value, on the way in or out, or its verdict instead of it."""
 
@@ -37,7 +38,7 @@ class _Hooks(Protocol):
     def hook(self) -> str: ...
 
 
-@attrs.define
+@define
 class HookWatch:
     """Which hooks of a session are running; a watchdog looks now and then, and only it reads the clock.
 
@@ -84,6 +85,7 @@ async def waterfall(
         return await _level(run, first, value), run.changes
     finally:
         running.remove(run)
+        del run.call_next  # it holds the run: what is over must not wait for the garbage collector
 
 
 class _Running:

@@ -28,6 +28,7 @@ from typing import Any, Final
 import attrs
 
 from spine.errors import ToolSchemaInvalid
+from spine.frozen import frozen
 from spine.late import load
 from spine.problems import sentences
 from spine.values import JsonObject, decode, encode
@@ -196,7 +197,7 @@ def _reference(value: Any, path: str, root: Mapping[str, Any]) -> Iterator[tuple
 # --------------------------------------------------------------------------------------------------- validation
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Validator:
     """A compiled schema. Called with frozen arguments it returns None, or what is wrong in one sentence.
 

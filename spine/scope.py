@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from spine.errors import DuplicateContribution, IdInvalid, UsageError
+from spine.frozen import frozen
 from spine.llm.catalogue import Provider
 from spine.llm.protocols import AdapterFactory, WireProtocol
 from spine.sections import Section
@@ -56,7 +57,7 @@ class Scope:
         return (self.id, *(self.parent.chain if self.parent is not None else ()))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Contribution(Generic[T_co]):
     """One registered thing: its value, whose it is, its layer, and the place in the code that added it.
 
@@ -73,7 +74,7 @@ class Contribution(Generic[T_co]):
     hides: "tuple[Contribution[T_co], ...]" = ()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Resolved(Generic[T_co]):
     """What holds in a scope, by name in alphabetical order; never changes. `version` is that of the scope it is for."""
 
@@ -212,7 +213,7 @@ class LayeredRegistry(Generic[T]):
         return dict(sorted(merged.items()))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Registries:
     """All registries of a runtime; made by `Registries.new()`."""
 

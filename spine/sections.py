@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 import attrs
 
 from spine.errors import UsageError
+from spine.frozen import frozen
 from spine.llm.request import Route
 from spine.tools import ServerTool, ToolDefinition
 from spine.values import EMPTY_OBJECT, JsonObject, ScopeId, SessionId, StepId, TurnId, freeze_object
@@ -20,7 +21,7 @@ __all__ = ["DynamicContext", "Render", "Section", "SectionContext", "StaticConte
 DYNAMIC_FIELDS: Final = ("now", "step", "tools", "turn")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StaticContext:
     """What a static section may read; hashable, so that a rendered text can be kept by it."""
 
@@ -51,7 +52,7 @@ class StaticContext:
         )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DynamicContext:
     """What a dynamic section may read, at each step."""
 
@@ -85,7 +86,7 @@ Render = str | Callable[[Any], str]
 """The text itself, or a pure, synchronous function of the section's context."""
 
 
-@attrs.frozen
+@frozen
 class Section:
     """A named piece of the system prompt.
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, Final, NotRequired, Required, get_origin
 
-import attrs
 import msgspec
 
 from spine.errors import SpineError, ToolSchemaInvalid
+from spine.frozen import frozen
 from spine.values import JsonObject, freeze, freeze_object, thaw
 
 __all__ = ["Signature", "place_of", "read_signature"]
@@ -29,7 +29,7 @@ _ENTRY = re.compile(r"^(\s*)(?:[-*]\s+)?(\w+)\s*(?:\([^)]*\))?:(?:\s+(\S.*)|\s*)
 _HEADING = re.compile(r"^\s*(args|arguments|parameters|params):\s*$", re.IGNORECASE)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Signature:
     """What a function takes. `context` is the name of its context parameter, None when it has none."""
 
@@ -51,7 +51,7 @@ class Signature:
         return {name: getattr(values, name) for name in arguments}
 
 
-@attrs.frozen
+@frozen
 class _Parameter:
     name: str
     type: Any

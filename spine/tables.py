@@ -9,9 +9,8 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-import attrs
-
 from spine.errors import ConfigInvalid
+from spine.frozen import frozen
 
 __all__ = ["KeyPath", "Place", "Reader", "fields", "flag", "matching", "named", "names", "nearest", "text", "where"]
 
@@ -33,7 +32,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f'; did you mean "{found[0]}"?' if found else ""
 
 
-@attrs.frozen
+@frozen
 class Place:
     """Where a value stands: the file's name, the lines of its keys, and the value's path."""
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import attrs
 
 from spine.events import ApprovalRequested, ToolCompleted
+from spine.frozen import frozen
 from spine.llm.errors import Failure
 from spine.llm.response import StopReason
 from spine.llm.usage import Cost, Usage
@@ -19,7 +20,7 @@ from spine.values import CallId, JsonObject, TurnId
 TurnStatus = Literal["open", "completed", "failed", "cancelled", "suspended"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToolCall:
     """One call of a turn. `arguments` are those it ran with, or would have."""
 
@@ -34,7 +35,7 @@ class ToolCall:
         return None if self._completed is None else self._completed.outcome
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Turn:
     """A turn as far as it got. `head` is (seq, hash) of the log when it ended, to note elsewhere."""
 

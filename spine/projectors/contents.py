@@ -13,10 +13,11 @@ import attrs
 
 from spine.errors import ValueRefused
 from spine.events import ContentAdded, FieldChange, ModelRequested
+from spine.frozen import define
 from spine.values import decode
 
 
-@attrs.define
+@define
 class Contents:
     """JSON contents seen so far, by the seq that added them and by digest; only ever grows."""
 

@@ -17,7 +17,7 @@ from spine.events import (
     ModelRequested,
     RecordedEvent,
 )
-from spine.frozen import frozen
+from spine.frozen import define, frozen
 from spine.llm.usage import Cost, Usage, total_usage
 from spine.projectors.contents import Contents
 from spine.projectors.phrases import counted, listed, money
@@ -84,7 +84,7 @@ def _in_and_out(usage: Usage) -> str:
 # ------------------------------------------------------------------------------------------------------- adding up
 
 
-@attrs.define
+@define
 class StepTally:
     """What one step used so far."""
 
@@ -98,7 +98,7 @@ class StepTally:
     failed: tuple[Usage, ...] = ()
 
 
-@attrs.define
+@define
 class Tallies:
     """The tallies of all steps, in order, and the contents that name their routes."""
 

@@ -25,6 +25,7 @@ from spine.events import (
     ToolRevised,
     TurnStarted,
 )
+from spine.frozen import define
 from spine.messages import Message, TextBlock, ToolResultBlock
 from spine.values import CallId, TurnId, turn_of
 
@@ -33,7 +34,7 @@ MessageBytes = Callable[[Message], bytes]
 """The canonical bytes of a message."""
 
 
-@attrs.define
+@define
 class _Track:
     """One growing history: messages, the seq each came from, and the running hash of the first `hashed`."""
 
@@ -115,7 +116,7 @@ def next_hash(value: bytes, message: bytes) -> bytes:
     return hashlib.sha256(value + hashlib.sha256(message).digest()).digest()
 
 
-@attrs.define
+@define
 class HistoryState:
     """The fold's state: the settled track, results waiting for their call's turn, inputs not yet delivered."""
 

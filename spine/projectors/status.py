@@ -33,6 +33,7 @@ from spine.events import (
     TurnFailed,
     TurnStarted,
 )
+from spine.frozen import define
 from spine.llm.errors import Failure
 from spine.llm.response import StopReason
 from spine.llm.usage import Cost, Usage, add_usage
@@ -81,7 +82,7 @@ def ending(has_calls: bool, stop_reason: StopReason) -> Ending:
     return (_WITH_CALLS if has_calls else _WITHOUT_CALLS)[stop_reason]
 
 
-@attrs.define(weakref_slot=False)
+@define(weakref_slot=False)
 class CallState:
     """One call of the last message."""
 
@@ -101,7 +102,7 @@ class CallState:
         return None if self.completed is None else self.completed.outcome
 
 
-@attrs.define
+@define
 class ApprovalState:
     """An approval, and what was decided; `decision` None while it is open."""
 
@@ -114,7 +115,7 @@ class ApprovalState:
     """The decided call was answered, or asked again."""
 
 
-@attrs.define
+@define
 class TurnState:
     """A turn, open or ended."""
 
@@ -168,7 +169,7 @@ class TurnState:
         return Cost(micros=self.cost_micros, currency=self.currency, prices=self.prices)
 
 
-@attrs.define
+@define
 class SessionStatus:
     """The fold's state."""
 

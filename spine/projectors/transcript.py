@@ -42,6 +42,7 @@ from spine.events import (
     TurnSuspended,
     UnknownEvent,
 )
+from spine.frozen import define, frozen
 from spine.llm.assemble import Assembler
 from spine.messages import ContentBlock, ToolCallBlock
 from spine.projectors.entries import Call, Entry, InputEntry, StepEntry, TurnEntry
@@ -52,7 +53,7 @@ from spine.projectors.text import to_text
 from spine.values import CallId, SessionId, StepId
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Transcript:
     """What happened in a session, for people.
 
@@ -87,14 +88,14 @@ class Transcript:
 # ----------------------------------------------------------------------------------------------------------- state
 
 
-@attrs.define
+@define
 class _Call:
     block: ToolCallBlock
     requested: ModelRequested | None
     facts: list[RecordedEvent] = attrs.Factory(list)
 
 
-@attrs.define
+@define
 class _Step:
     step: StepId
     event: RecordedEvent
@@ -106,7 +107,7 @@ class _Step:
     chunks: list[ModelChunks] = attrs.Factory(list)
 
 
-@attrs.define
+@define
 class TranscriptState:
     """The fold's state; `SessionTranscript.view` makes a transcript of it."""
 

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import pytest
 
-from spine.frozen import frozen
+from spine.frozen import define, frozen
 
 
 def declared(decorator: Any) -> tuple[type, ...]:
@@ -81,3 +81,23 @@ def test_one_field_is_compared_as_a_tuple_is_or_not_at_all() -> None:
     with pytest.raises(TypeError, match="unhashable"):
         hash(single([1]))
     assert single(math.pi) == single(math.pi)
+
+
+def test_what_can_be_changed_is_compared_by_its_fields_and_has_no_hash() -> None:
+    """As with `attrs.define`; `eq=False` compares by identity."""
+
+    @define
+    class Counter:
+        count: int = 0
+
+    @define(eq=False)
+    class Place:
+        count: int = 0
+
+    counter = Counter()
+    counter.count = 2
+    assert counter == Counter(2)
+    assert repr(counter) == "Counter(count=2)"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(counter)
+    assert Place() != Place()
