@@ -15,6 +15,7 @@ from spine.events import (
     ApprovalDecided,
     ApprovalRequested,
     MessageCommitted,
+    MessageInterrupted,
     Patch,
     RecordedEvent,
     ToolCompleted,
@@ -57,7 +58,7 @@ class CallStory:
     view: RequestView
     """The request that asked for it."""
     message: RecordedEvent
-    """The `message.committed` that asks for it."""
+    """What asks for it: a `message.committed`, or a `message.interrupted` that was cut before anything could run."""
     facts: tuple[RecordedEvent, ...]
 
     def of(self, kind: type) -> tuple[RecordedEvent, ...]:
@@ -93,8 +94,8 @@ def call_story(reader: StoredLog, call: str, until: int | None = None) -> CallSt
     for event in reader.select(_OF_STORY, until):
         refuse_unknown(event)
         data = event.data
-        if isinstance(data, MessageCommitted):
-            for each in data.message.tool_calls:
+        if isinstance(data, MessageCommitted | MessageInterrupted):
+            for each in () if data.message is None else data.message.tool_calls:
                 known.append(each.id)
                 block, message = (each, event) if each.id == call else (block, message)
         elif isinstance(data, ApprovalDecided):
@@ -110,7 +111,9 @@ def call_story(reader: StoredLog, call: str, until: int | None = None) -> CallSt
 
 
 _OF_CALL = (ApprovalRequested, ToolStarted, ToolResolved, ToolCompleted, ToolRevised)
-_OF_STORY = frozenset(kind.name for kind in CORE_EVENTS if kind.data in (*_OF_CALL, MessageCommitted, ApprovalDecided))
+_OF_STORY = frozenset(
+    kind.name for kind in CORE_EVENTS if kind.data in (*_OF_CALL, MessageCommitted, MessageInterrupted, ApprovalDecided)
+)
 
 
 def story_text(story: CallStory, *, zone: tzinfo = UTC) -> str:
@@ -138,7 +141,7 @@ def _headline(shown: str, story: CallStory) -> str:
         took = "" if data.duration_s is None or not runs else f" in {duration(data.duration_s)}"
         outcome = f"outcome {data.status}{took}"
     else:
-        outcome = "no outcome yet"
+        outcome = "its answer was cut" if isinstance(story.message.data, MessageInterrupted) else "no outcome yet"
     seqs = [fact.seq for fact in story.facts if isinstance(fact.data, ToolStarted | ToolCompleted)]
     where = "" if not seqs else f"   seq {seqs[0]}" if len(seqs) == 1 else f"   seq {seqs[0]}-{seqs[-1]}"
     return f"{shown} {times}, {outcome}{where}"

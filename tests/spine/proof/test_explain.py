@@ -146,6 +146,17 @@ def test_an_unfinished_call_says_what_is_missing(rechained: Rechained, until: st
     assert all(part in text for part in said)
 
 
+def test_a_call_of_an_answer_that_was_cut_never_ran(rechained: Rechained) -> None:
+    def edit(rows: list[Row]) -> list[Row]:
+        at = [i for i, row in enumerate(rows) if row.type == "message.committed"][1]
+        data = {"message": decode(rows[at].data)["message"], "cause": "cancelled"}
+        return [*rows[:at], rows[at]._replace(type="message.interrupted", data=encode(data))]
+
+    story = call_story(rechained(edit), "t1s2c1")
+    assert story_text(story).startswith('refund(order_id="1017", amount_cents=1290) did not run, its answer was cut\n')
+    assert story_json(story)["status"] is None
+
+
 def test_a_call_that_ran_twice_says_so(rechained: Rechained) -> None:
     def edit(rows: list[Row]) -> list[Row]:
         at = max(i for i, row in enumerate(rows) if row.type == "tool.started")
