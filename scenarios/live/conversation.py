@@ -100,7 +100,7 @@ def switch_protocols(project: Project) -> None:
 
 
 def _checked(project: Project, session: str) -> Figures:
-    """Verify a session, look at its transcript, and count."""
+    """Verify a session, look at its transcript, run it again without the server, and count."""
     events = project.events(session)
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     transcript = project.spine("transcript", session).out
@@ -109,6 +109,9 @@ def _checked(project: Project, session: str) -> Figures:
     assert found is not None
     rebuilt, equal = map(int, found.groups())
     assert rebuilt == equal == _count(events, "model.requested")
+    replayed = project.spine("replay", session).out
+    assert replayed.startswith(f"equal: {len(events)} events byte for byte"), replayed
+    assert ", 0 connections, " in replayed, replayed
     tokens = sum(usage["output_tokens"] for usage in _usages(project, session))
     seconds = sum(event["data"]["metadata"]["latency_s"] for event in events if event["type"] == "message.committed")
     return Figures(sessions=1, events=len(events), rebuilt=rebuilt, tokens=tokens, seconds=seconds)

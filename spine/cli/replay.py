@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import attrs
 import click
 
 from spine.agent import Agent
-from spine.cli.agents import choose_agent, recorded_agent
+from spine.cli.agents import PLAIN, choose_agent, recorded_agent
 from spine.cli.ending import FAILS, HOLDS, NO_VERDICT, error_line
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session
@@ -22,6 +22,7 @@ from spine.proof.diff import diff_json, diff_text
 from spine.proof.replay import Given, Replayed
 from spine.proof.replay import replay as run_again
 from spine.proof.replay_live import LivePart, replay_live
+from spine.proof.replay_log import Recording
 from spine.proof.replay_text import finding, replay_fact
 from spine.stored import StoredLog
 
@@ -51,10 +52,13 @@ def replay(
             return NO_VERDICT
         began = time.perf_counter()
         setting = Given(agent=chosen, settings=settings)
+        setting_at = plain_settings(setting, reader) if chosen.name == PLAIN else None
         part = _MODES[mode]
         if part is not None:
             return _drift(reader, setting, part, as_json=as_json)
-        found: Replayed = anyio.run(partial(run_again, reader, setting, recorded_hooks=hooks is not None))
+        found: Replayed = anyio.run(
+            partial(run_again, reader, setting, setting_at=setting_at, recorded_hooks=hooks is not None)
+        )
         took = time.perf_counter() - began
     if as_json:
         out_json({**replay_fact(found), "connections": connections[0], "duration_s": round(took, 3)})
@@ -84,6 +88,17 @@ def agent_now(settings: Settings, reader: StoredLog) -> Agent | None:
         note(error_line(error))
         return None
     return chosen.agent
+
+
+def plain_settings(setting: Given, reader: StoredLog) -> Callable[[int], Given]:
+    """The plain assistant of each process: it has the model that was asked first in it."""
+    recording = Recording(reader)
+
+    def setting_at(seq: int) -> Given:
+        route = recording.route_after(seq)
+        return setting if route is None else attrs.evolve(setting, agent=setting.agent.evolve(model=route))
+
+    return setting_at
 
 
 def count_connections() -> list[int]:

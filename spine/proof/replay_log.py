@@ -226,6 +226,11 @@ class Recording:
         requested = (event for event in self.events if isinstance(event.data, ModelRequested))
         return {event.seq: decode(self.content_at(event.data.frame)) for event in requested}
 
+    def route_after(self, seq: int) -> str | None:
+        """`provider:model` of the first request after seq, or else of the last one; None when there was none."""
+        routes = [(number, frame["request"]["route"]) for number, frame in self.frames.items()]
+        return next((route for number, route in routes if number > seq), routes[-1][1] if routes else None)
+
     @cached_property
     def protocols(self) -> dict[str, str]:
         """The protocol that answered each route."""

@@ -66,7 +66,7 @@ def _lines(found: Replayed, facts: str) -> Iterator[str]:
             yield f"  {one_line(str(found.cause))}"
     else:
         how = "byte for byte" if found.is_exact else "in what they say; the log has an older format"
-        processes = f", in {counted(found.processes, 'process')}" if found.processes > 1 else ""
+        processes = f", in {found.processes} processes" if found.processes > 1 else ""
         yield f"equal: {counted(found.events, 'event')} {how}{processes}{facts}"
     for drift in found.drift:
         yield f"  drift: {one_line(drift)}"
