@@ -64,11 +64,15 @@ class Model:
 
     protocol = "soak"
 
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
     def check(self, request: Any) -> None:
         """Takes anything."""
 
     async def stream(self, request: Any) -> Any:
-        """One attempt."""
+        """One attempt; it takes its time, as a provider does."""
+        await anyio.sleep(self._rng.uniform(0.2, 1.0))
         name = request.tools[0].name
         if name == "liar":
             yield TextDelta(index=0, text="never an end")
@@ -93,7 +97,7 @@ async def soak(given: argparse.Namespace) -> dict[str, Any]:
     settings = Settings(installed_plugins=False)
     agents = {kind: Agent("soak:model", tools=[tool(kind)]) for kind in (*HOSTILE, "look")}
     url = f"sqlite:{given.folder}/soak.db?durability=relaxed"
-    async with Runtime.open(url, model=Model(), settings=settings) as runtime:
+    async with Runtime.open(url, model=Model(rng), settings=settings) as runtime:
 
         async def turn(number: int, limiter: anyio.CapacityLimiter) -> None:
             kind = HOSTILE[number // 100 % len(HOSTILE)] if number % 100 == 0 else "look"
