@@ -6,7 +6,7 @@ Loaded when a file has such tables. No key may stand in the file: what would be 
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args, get_origin
 
 import attrs
 
@@ -88,8 +88,14 @@ _BY_TYPE: Final[Mapping[Any, Reader]] = {
 
 def _traits(place: Place, value: Any) -> dict[str, Any]:
     known = [field for field in attrs.fields(Traits) if field.name not in _OF_ROUTE]
-    read: dict[str, Any] = fields({field.name: _BY_TYPE.get(field.type, _plain) for field in known})(place, value)
+    read: dict[str, Any] = fields({field.name: _trait(field.type) for field in known})(place, value)
     return read
+
+
+def _trait(kind: Any) -> Reader:
+    """Reads a trait: one of a few words, or what its type says."""
+    words = get_args(kind) if get_origin(kind) is Literal else ()
+    return matching("|".join(words), " or ".join(words)) if words else _BY_TYPE.get(kind, _plain)
 
 
 read_provider: Final = fields(

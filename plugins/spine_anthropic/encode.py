@@ -24,12 +24,10 @@ from spine.wire import (
     TargetMemory,
     clean_text,
     closed_schema,
-    is_unknown_effort,
     join_body,
     object_schema,
     read_options,
-    refuse_features,
-    refuse_foreign_tools,
+    refuse_unsupported,
     sampling,
     to_json,
     wire_name,
@@ -83,13 +81,7 @@ class MessagesEncoder:
 
     def check(self, request: ModelRequest, traits: Traits) -> None:
         """Raise `unsupported_capability` or, for options and budgets that cannot be, `invalid_request`."""
-        rows = (
-            ("tools", "tools", request.tools and not traits.tools),
-            ("response_format", "structured_output", request.response_format and not traits.structured_output),
-            (f"thinking {request.thinking}", "thinking", is_unknown_effort(request, traits)),
-        )
-        refuse_features(request, traits, rows)
-        refuse_foreign_tools(request, traits, NAME)
+        refuse_unsupported(request, traits, NAME)
         check_thinking(request, traits)
         _names(request, traits)
         _options(request)

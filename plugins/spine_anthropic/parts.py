@@ -21,7 +21,7 @@ from spine.messages import (
     RefusalBlock,
     TextBlock,
 )
-from spine.wire import artifact_note, attachment_url, clean_text, note, to_json
+from spine.wire import artifact_note, attachment_url, clean_text, inlined, note, to_json
 
 Part = dict[str, Any]
 IMAGE_TYPES = frozenset(("image/gif", "image/jpeg", "image/png", "image/webp"))
@@ -29,14 +29,18 @@ IMAGE_TYPES = frozenset(("image/gif", "image/jpeg", "image/png", "image/webp"))
 
 def user_parts(blocks: Iterable[ContentBlock], traits: Traits, losses: list[str]) -> list[Part]:
     """What a person or a tool said, in order; blank text is left out."""
-    parts = (encode(block, traits, losses) for block in blocks if (encode := _PARTS.get(type(block))) is not None)
+    parts = (_part(block, traits, losses) for block in blocks)
     return [part for part in parts if part is not None]
+
+
+def _part(block: ContentBlock, traits: Traits, losses: list[str]) -> Part | None:
+    encode = _PARTS.get(type(block))
+    return encode(inlined(block), traits, losses) if encode is not None else None
 
 
 def said_part(block: ContentBlock, traits: Traits, losses: list[str]) -> Part | None:
     """What a model said: as `user_parts`, with a note in place of what it cannot have said in this API."""
-    encode = _PARTS.get(type(block))
-    part = encode(block, traits, losses) if encode is not None else None
+    part = _part(block, traits, losses)
     if part is None or part["type"] == "text":
         return part
     return text_part(note(block, f"the answer's {part['type']}", losses))

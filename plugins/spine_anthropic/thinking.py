@@ -14,6 +14,8 @@ from spine.llm.catalogue import Traits
 from spine.llm.errors import provider_error, unsupported
 from spine.llm.request import ModelRequest
 
+LEAST_THINKING = frozenset(("disabled", "between_tools"))
+"""The kinds of thinking that stand for none."""
 ANSWER_TOKENS = 8192
 """Room for the answer where nobody knows a limit."""
 LEAST_BUDGET = 1024
@@ -36,7 +38,7 @@ class Plan:
     @property
     def thinks(self) -> bool:
         """Whether the model is asked to think."""
-        return self.thinking is not None and self.thinking["type"] != "disabled"
+        return self.thinking is not None and self.thinking["type"] not in LEAST_THINKING
 
     @property
     def has_budget(self) -> bool:
@@ -81,7 +83,7 @@ def plan(request: ModelRequest, traits: Traits, losses: dict[str, None]) -> Plan
     if wish is None or (wish == "off" and traits.thinking == ()):
         return Plan(max_tokens=limit or ANSWER_TOKENS)
     if wish == "off":
-        return Plan(max_tokens=limit or ANSWER_TOKENS, thinking={"type": "disabled"})
+        return Plan(max_tokens=limit or ANSWER_TOKENS, thinking={"type": traits.thinking_off})
     if type(wish) is str and not traits.thinking_budgets:
         if EFFORTS[wish] != wish:
             losses[f"thinking {wish} was sent as {EFFORTS[wish]}"] = None

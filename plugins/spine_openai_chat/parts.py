@@ -14,7 +14,7 @@ from spine.messages import (
     JsonBlock,
     TextBlock,
 )
-from spine.wire import artifact_note, data_url, file_members, note, sound_part, text_or_parts, to_json
+from spine.wire import artifact_note, data_url, file_members, inlined, note, sound_part, text_or_parts, to_json
 
 Part = dict[str, Any]
 Encoded = str | Part | None
@@ -39,7 +39,7 @@ def joined_text(blocks: Iterable[ContentBlock], traits: Traits, losses: list[str
 
 def _part(block: ContentBlock, traits: Traits, losses: list[str], *, in_result: bool) -> Encoded:
     encode = _PARTS.get(type(block))
-    return encode(block, traits, losses, in_result) if encode is not None else None
+    return encode(inlined(block), traits, losses, in_result) if encode is not None else None
 
 
 def _image(block: ImageBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:

@@ -25,6 +25,7 @@ from spine.wire import (
     clean_text,
     data_url,
     file_members,
+    inlined,
     note,
     sound_part,
     text_or_parts,
@@ -52,7 +53,7 @@ def said_text(block: ContentBlock, traits: Traits, losses: list[str]) -> str:
 
 def _part(block: ContentBlock, traits: Traits, losses: list[str], able: bool) -> Encoded:
     encode = _PARTS.get(type(block))
-    return encode(block, traits, losses, able) if encode is not None else None
+    return encode(inlined(block), traits, losses, able) if encode is not None else None
 
 
 def _image(block: ImageBlock, traits: Traits, losses: list[str], able: bool) -> Encoded:

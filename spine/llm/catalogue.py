@@ -33,6 +33,8 @@ class Traits:
     reasoning_field: str | None = None
     """Under which key the target takes its own reasoning text back; None: not at all."""
     tools: bool = True
+    forced_calls: bool = True
+    """Whether it can be told to call a tool, any or one by name."""
     vision: bool = True
     audio: bool = True
     documents: bool = True
@@ -48,6 +50,8 @@ class Traits:
     """Messages: whether to mark where the target may cut what it keeps in its cache."""
     thinking_budgets: bool = True
     """Messages: whether an effort is told as a budget of tokens; else the model adapts its thinking to the effort."""
+    thinking_off: Literal["disabled", "between_tools"] = "disabled"
+    """Messages: which kind of thinking is least, sent for `off`."""
     thinking: tuple[str, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(tuple))
     """Efforts the model knows; None: unknown, sent as they are."""
     call_id_pattern: str = r"[A-Za-z0-9_-]{1,64}"

@@ -104,13 +104,15 @@ _AZURE = Provider(
 # -------------------------------------------------------------------------------------------------------- Anthropic
 
 _CLAUDE_4: Mapping[str, Any] = {"window": 200_000, "max_output": 64_000}
-# Since Opus 4.7 a model adapts its thinking to an effort, and takes no temperature.
+# Since Opus 4.7 a model adapts its thinking to an effort, and takes no temperature. Neither Opus 5.5 nor Sonnet 5.5 can
+# be made to call a tool; Opus always thinks, Sonnet at least between calls (pages on what is new, 2026-11-30).
 _CLAUDE_5: Mapping[str, Any] = {
     "window": 1_000_000,
     "max_output": 128_000,
     "thinking_budgets": False,
     "sampling": False,
 }
+_CLAUDE_55: Mapping[str, Any] = {**_CLAUDE_5, "forced_calls": False}
 _ANTHROPIC = Provider(
     id="anthropic",
     protocol="anthropic_messages",
@@ -126,9 +128,19 @@ _ANTHROPIC = Provider(
         "claude-haiku-4-5": _model(1_000_000, 100_000, 5_000_000, cache_write=1_250_000, **_CLAUDE_4),
         "claude-opus-4-5": _model(5_000_000, 500_000, 25_000_000, cache_write=6_250_000, **_CLAUDE_4),
         "claude-opus-4-8": _model(5_000_000, 500_000, 25_000_000, cache_write=6_250_000, **_CLAUDE_5),
-        "claude-opus-5-5": _model(4_000_000, 200_000, 20_000_000, cache_write=5_000_000, **_CLAUDE_5),
+        "claude-opus-5-5": _model(
+            *(4_000_000, 200_000, 20_000_000),
+            cache_write=5_000_000,
+            thinking=("minimal", "low", "medium", "high"),
+            **_CLAUDE_55,
+        ),
         "claude-sonnet-4-5": _model(3_000_000, 300_000, 15_000_000, cache_write=3_750_000, **_CLAUDE_4),
-        "claude-sonnet-5-5": _model(2_000_000, 100_000, 10_000_000, cache_write=2_500_000, **_CLAUDE_5),
+        "claude-sonnet-5-5": _model(
+            *(2_000_000, 100_000, 10_000_000),
+            cache_write=2_500_000,
+            thinking_off="between_tools",
+            **_CLAUDE_55,
+        ),
     },
 )
 

@@ -35,7 +35,7 @@ from spine.wire.options import (
     refuse_unsupported,
     sampling,
 )
-from spine.wire.parts import data_url, file_members, sound_part, text_or_parts
+from spine.wire.parts import data_url, file_members, inlined, sound_part, text_or_parts
 from spine.wire.results import WrittenMessage, WrittenResult, in_call_order, join_messages
 from spine.wire.schemas import closed_schema, named_format, object_schema, strict_problem
 from spine.wire.sse import EventStream, ServerEvent
@@ -73,6 +73,7 @@ __all__ = [
     "from_json",
     "http_failure",
     "in_call_order",
+    "inlined",
     "is_unknown_effort",
     "join_body",
     "join_messages",

@@ -23,6 +23,10 @@ __all__ = [
 ]
 
 
+FORCED = frozenset(("required", "tool"))
+"""The modes of a tool choice that leave the model no other."""
+
+
 def read_options(
     request: ModelRequest, namespace: str, known: frozenset[str], ours: frozenset[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -76,8 +80,8 @@ def sampling(request: ModelRequest, traits: Traits, losses: dict[str, None]) -> 
 
 
 def refuse_unsupported(request: ModelRequest, traits: Traits, protocol: str) -> None:
-    """Raise `unsupported_capability` for tools, response formats and efforts that the target is known not to have, and
-    for server tools of another protocol."""
+    """Raise `unsupported_capability` for tools, response formats, efforts and forced calls that the target is known not
+    to have, and for server tools of another protocol; `invalid_request` for the choice of a tool that is not there."""
     rows = (
         ("tools", "tools", request.tools and not traits.tools),
         ("response_format", "structured_output", request.response_format and not traits.structured_output),
@@ -85,6 +89,17 @@ def refuse_unsupported(request: ModelRequest, traits: Traits, protocol: str) -> 
     )
     refuse_features(request, traits, rows)
     refuse_foreign_tools(request, traits, protocol)
+    _refuse_forced_call(request, traits)
+
+
+def _refuse_forced_call(request: ModelRequest, traits: Traits) -> None:
+    """Without tools the choice is left out, as a loss."""
+    choice = request.tool_choice
+    if choice is None or choice.mode not in FORCED or not request.tools:
+        return
+    refuse_features(request, traits, [(f"tool_choice {choice.mode}", "forced_calls", not traits.forced_calls)])
+    if choice.mode == "tool" and all(tool.name != choice.name for tool in request.tools):
+        raise provider_error("invalid_request", f'tool_choice names "{choice.name}", which is no tool of the request')
 
 
 def refuse_foreign_tools(request: ModelRequest, traits: Traits, protocol: str) -> None:

@@ -1,17 +1,41 @@
 """Parts of a message's content as OpenAI's protocols write them (side room `wire`)."""
 
+import base64
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import unquote_to_bytes
+
+import attrs
 
 from spine.llm.catalogue import Traits
+from spine.llm.errors import provider_error
 from spine.messages import AudioBlock, DocumentBlock, ImageBlock
 from spine.wire.addresses import attachment_url
 from spine.wire.bodies import clean_text
 
-__all__ = ["data_url", "file_members", "sound_part", "text_or_parts"]
+__all__ = ["data_url", "file_members", "inlined", "sound_part", "text_or_parts"]
 
 _CAREFUL = Traits()
 _FORMATS = {"mpeg": "mp3"}
+B = TypeVar("B")
+
+
+def inlined(block: B) -> B:
+    """`block`, its data where they belong when it has them in a data URL (RFC 2397): few targets take those as an
+    address. Raises `invalid_request` for one that has no data."""
+    media: Any = block
+    url = media.url if isinstance(block, ImageBlock | AudioBlock | DocumentBlock) else None
+    if not url or url[:5].lower() != "data:":
+        return block
+    head, comma, data = url[5:].partition(",")
+    if not comma:
+        raise provider_error("invalid_request", "the address of an attachment is a data URL without data")
+    kind, *parameters = (word.strip().lower() for word in head.split(";"))
+    content = unquote_to_bytes(data)
+    is_encoded = "base64" in parameters
+    text = content.decode("latin-1") if is_encoded else base64.b64encode(content).decode()
+    found: B = attrs.evolve(media, url=None, data=text, media_type=kind or media.media_type)
+    return found
 
 
 def text_or_parts(parts: Iterable[str | dict[str, Any] | None], text_type: str) -> str | list[dict[str, Any]]:

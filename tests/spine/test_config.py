@@ -155,6 +155,7 @@ MISTAKES = [
     ('[providers.lab]\nbase_url = "lab.example"', "spine.toml:2: providers.lab.base_url begins with https://", None),
     ('[providers.lab]\nbase_url = "https://x"', 'spine.toml:1: provider "lab" has no protocol', None),
     ("[models.tiny]\nwindow = 1", 'spine.toml:1: model "tiny" is not of the form provider:name', None),
+    ('[providers.lab]\ntraits = { terminal = "x" }', "spine.toml:2: providers.lab.traits.terminal", "finish or done"),
     ('[models."lab:x"]\nwindow = 0', 'spine.toml:2: models."lab:x".window is a number of tokens over 0, found 0', None),
     ('[models."lab:x"]\nprices = { input = 1, output = 2 }', 'spine.toml:2: models."lab:x".prices has no id', None),
     (

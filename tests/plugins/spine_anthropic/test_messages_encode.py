@@ -211,6 +211,24 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         "unsupported_capability",
         'the server tool "s" of openai_responses',
     ),
+    (
+        {"tools": (tool("f"),), "tool_choice": ToolChoice(mode="required")},
+        {"forced_calls": False},
+        "unsupported_capability",
+        "tool_choice required",
+    ),
+    (
+        {"tools": (tool("f"),), "tool_choice": ToolChoice(mode="tool", name="f")},
+        {"forced_calls": False},
+        "unsupported_capability",
+        "tool_choice tool",
+    ),
+    (
+        {"tools": (tool("f"),), "tool_choice": ToolChoice(mode="tool", name="g")},
+        {},
+        "invalid_request",
+        'tool_choice names "g"',
+    ),
     (options(top_kk=1), {}, "invalid_request", 'nearest is "top_k"'),
     (options(cache="2h"), {}, "invalid_request", "5m, 1h or off"),
     (options(cache=["5m"]), {}, "invalid_request", "5m, 1h or off"),
@@ -236,6 +254,30 @@ def test_forced_calls_need_no_thinking_to_be_off_by_name() -> None:
     for thinking in (None, "off"):
         found = body(thinking=thinking, tools=(tool("f"),), tool_choice=ToolChoice(mode="required"))
         assert found["tool_choice"] == {"type": "any"}
+
+
+def test_models_of_which_no_call_can_be_forced_take_every_other_choice() -> None:
+    for mode in ("auto", "none"):
+        found = body(tools=(tool("f"),), tool_choice=ToolChoice(mode=mode), target=traits(forced_calls=False))
+        assert found["tool_choice"] == {"type": mode}
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking"),
+    [
+        ("claude-haiku-4-5", {"type": "disabled"}),
+        ("claude-opus-4-8", {"type": "disabled"}),
+        ("claude-sonnet-5-5", {"type": "between_tools"}),
+        ("claude-opus-5-5", None),
+    ],
+)
+def test_thinking_is_turned_off_in_the_words_of_each_model(model: str, thinking: Any) -> None:
+    """What is new in Opus 5.5 and Sonnet 5.5 (read 2026-11-30): one always thinks, the other at least between calls."""
+    target = CATALOGUE.traits("anthropic", model)
+    if thinking is None:
+        assert refused(target=target, thinking="off").category == "unsupported_capability"
+    else:
+        assert body(target=target, thinking="off")["thinking"] == thinking
 
 
 def test_betas_go_into_their_header() -> None:

@@ -5,9 +5,15 @@ from typing import Any
 import pytest
 
 from spine.llm.catalogue import Traits
-from spine.llm.request import ResponseFormat
-from spine.messages import AudioBlock, DocumentBlock, ImageBlock
-from spine.wire import data_url, file_members, named_format, sound_part, strict_problem, text_or_parts
+from spine.llm.errors import ProviderError
+from spine.llm.protocols import WireProtocol
+from spine.llm.request import ModelRequest, ResponseFormat, Route
+from spine.messages import AudioBlock, DocumentBlock, ImageBlock, Message, TextBlock
+from spine.values import StepId
+from spine.wire import data_url, file_members, inlined, named_format, sound_part, strict_problem, text_or_parts
+from spine_anthropic.protocol import AnthropicMessages
+from spine_openai_chat.protocol import OpenAIChat
+from spine_openai_responses.protocol import OpenAIResponses
 
 PART = {"type": "image"}
 CONTENTS: list[tuple[list[Any], Any]] = [
@@ -34,6 +40,46 @@ def test_media_are_written_as_data_urls_with_a_name_and_a_format() -> None:
     assert named == {"filename": "a.pdf", "file_data": "data:application/pdf;base64,QQ=="}
     assert file_members(DocumentBlock(data="QQ=="))["filename"] == "document.pdf"
     assert file_members(DocumentBlock(data="QQ==", media_type="text"))["filename"] == "document.bin"
+
+
+INLINED: list[tuple[Any, Any]] = [
+    (ImageBlock(url="data:image/gif;base64,QQ%3D%3D"), ImageBlock(data="QQ==", media_type="image/gif")),
+    (ImageBlock(url="data:;base64,QQ==", detail="low"), ImageBlock(data="QQ==", detail="low")),
+    (DocumentBlock(url="DATA:Text/Plain;charset=utf-8,a%20b", name="n"),
+     DocumentBlock(data="YSBi", media_type="text/plain", name="n")),
+    (AudioBlock(url="data:audio/mpeg;x=y;base64,QQ=="), AudioBlock(data="QQ==", media_type="audio/mpeg")),
+    (ImageBlock(url="data:,"), ImageBlock(data="")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("block", "expected"), INLINED)
+def test_data_urls_are_data(block: Any, expected: Any) -> None:
+    assert inlined(block) == expected
+
+
+@pytest.mark.parametrize(
+    "block", [ImageBlock(url="https://example.com/data:,x"), ImageBlock(data="QQ=="), TextBlock(text="data:,x")]
+)
+def test_what_holds_no_data_url_stays_the_same(block: Any) -> None:
+    assert inlined(block) is block
+
+
+@pytest.mark.parametrize("protocol", [AnthropicMessages(), OpenAIChat(), OpenAIResponses()], ids=lambda each: each.name)
+def test_every_protocol_writes_the_data_of_a_data_url_where_its_data_stand(protocol: WireProtocol) -> None:
+    traits = Traits(provider="lab", protocol=protocol.name, model="m")
+
+    def encoded(*blocks: Any) -> bytes:
+        message = Message(role="user", content=blocks, kind="user")
+        request = ModelRequest(route=Route("lab", "m"), step=StepId("t1s1"), messages=(message,))
+        protocol.check(request, traits)
+        return protocol.encode(request, traits).content
+
+    pdf = DocumentBlock(url="data:application/pdf;base64,QQ==", name="a.pdf")
+    given = encoded(ImageBlock(url="data:image/gif,A"), pdf)
+    assert given == encoded(ImageBlock(data="QQ==", media_type="image/gif"), DocumentBlock(data="QQ==", name="a.pdf"))
+    assert b"not shown" not in given
+    with pytest.raises(ProviderError, match="a data URL without data"):
+        encoded(ImageBlock(url="data:image/gif"))
 
 
 STRICT = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
