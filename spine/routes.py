@@ -130,7 +130,7 @@ class Routes:
         if found is None:
             traits = attrs.evolve(catalogue.traits(route.provider, route.model), protocol=protocol)
             prices = catalogue.model(route.provider, route.model).prices
-            settings: Digest = digest(encode(attrs.asdict(traits)))
+            settings = _settings_digest(traits)
             selection = Selection(route.provider, protocol, route.model, settings, prices.id if prices else None)
             found = self._known[1][route, protocol] = (traits, selection, prices)
         return found
@@ -180,6 +180,23 @@ def _protocol_of(adapter: Adapter) -> str:
     """What an adapter that answers every route calls its protocol; an `HttpAdapter` holds the protocol itself."""
     protocol = getattr(adapter, "protocol", "scripted")
     return str(getattr(protocol, "name", protocol))
+
+
+_FIRST_TRAITS = frozenset(
+    (
+        *("provider", "protocol", "model", "stream", "stream_usage", "developer_role", "max_tokens_field"),
+        *("reasoning_field", "tools", "vision", "audio", "documents", "tool_images", "private_urls", "strict_schemas"),
+        *("structured_output", "sampling", "cache_marks", "thinking_budgets", "thinking", "call_id_pattern"),
+        *("tool_name_pattern", "terminal", "window", "max_output"),
+    )
+)
+"""Traits that every digest of settings covers. Others count where they differ from their default: a new one, too, must
+leave the digests of recorded requests as they are."""
+
+
+def _settings_digest(traits: Traits) -> Digest:
+    told = attrs.asdict(traits, filter=lambda field, value: field.name in _FIRST_TRAITS or value != field.default)
+    return digest(encode(told))
 
 
 def _made_by(owner: str, factory: AdapterFactory, settings: ProviderSettings) -> Adapter:

@@ -19,8 +19,10 @@ from spine.codec import Codec
 from spine.config import Settings
 from spine.events import CORE_EVENTS, EventType
 from spine.exports import ExportReader, import_
+from spine.llm.catalogue import Traits
 from spine.proof.replay import Given, replay
 from spine.proof.verify import verify
+from spine.routes import _FIRST_TRAITS, _settings_digest
 from spine.store import Owner, Row
 from spine.stored import StoredLog
 from spine.stores.memory import MemoryStore
@@ -235,3 +237,14 @@ def test_an_optional_field_more_changes_no_byte_and_no_digest() -> None:
     more = row._replace(data=newer.encode_event(Longer(text="é", more=("a",))).data)
     assert older.decode_data(more, lambda wanted: b"") == Note(text="é")
     assert older.unknown_fields(more) == ("$.more",)
+
+
+def test_a_trait_that_came_later_changes_the_digest_of_settings_only_where_it_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = Traits(provider="p", protocol="q", model="m")
+    unlike = attrs.evolve(plain, vision=not plain.vision)
+    digests = [_settings_digest(traits) for traits in (plain, unlike)]
+    monkeypatch.setattr("spine.routes._FIRST_TRAITS", _FIRST_TRAITS - {"vision"})  # as if it came later
+    assert _settings_digest(plain) != digests[0]
+    assert _settings_digest(unlike) == digests[1]
