@@ -20,9 +20,8 @@ from types import NoneType
 from typing import Any, NamedTuple, TypeVar, get_args
 
 import attrs
-import cattrs
-from cattrs.fns import identity
 
+from spine import late
 from spine.chunk_arrays import read_chunks, write_chunks
 from spine.drafts import is_plain, maker
 from spine.errors import LogBroken, StoreError, UsageError, ValueTooLarge
@@ -190,7 +189,8 @@ class Codec:
         return made
 
     def _reader(self, event_type: EventType) -> Callable[[Any, Any], Any]:
-        made = self._readers[event_type.name] = self._converter.get_structure_hook(event_type.data)
+        made: Reader = self._converter.get_structure_hook(event_type.data)
+        self._readers[event_type.name] = made
         return made
 
     def remove(self, origin: str) -> None:
@@ -301,7 +301,8 @@ class Codec:
 
     def from_json(self, data: Any, kind: type[T]) -> T:
         """The value that `to_json` wrote."""
-        return self._converter.structure(data, kind)
+        value: T = self._converter.structure(data, kind)
+        return value
 
 
 def _extra_paths(data: Any, known: Any, path: str) -> Iterable[str]:
@@ -361,8 +362,10 @@ def _bring_in(data: dict[str, Any], contents: Callable[[Digest], bytes]) -> dict
 
 
 @cache
-def _converter() -> cattrs.Converter:
+def _converter() -> Any:
     # One for the process: making the hooks of all types takes 50 ms, and nothing of a Codec's own goes into it.
+    cattrs = late.load("cattrs")
+    identity = cattrs.fns.identity
     converter = cattrs.Converter(omit_if_default=True, detailed_validation=False)
     converter.register_structure_hook_func(lambda kind: kind == Json, read_json)
     converter.register_unstructure_hook_func(lambda kind: kind == Json, identity)
@@ -402,18 +405,22 @@ def _converter() -> cattrs.Converter:
     return converter
 
 
-def _tuple_writer(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any], Any]:
+def _tuple_writer(kind: Any, converter: Any) -> Callable[[Any], Any]:
     write = converter.get_unstructure_hook(get_args(kind)[0])
-    return identity if write is identity else lambda values: [write(value) for value in values]
+    return write if _is_identity(write) else lambda values: [write(value) for value in values]
 
 
-def _optional_writer(kind: Any, converter: cattrs.BaseConverter) -> Callable[[Any], Any]:
+def _optional_writer(kind: Any, converter: Any) -> Callable[[Any], Any]:
     write = converter.get_unstructure_hook(next(argument for argument in get_args(kind) if argument is not NoneType))
-    # The field of a class is then read without a call.
-    return write if write is identity else lambda value: None if value is None else write(value)
+    return write if _is_identity(write) else lambda value: None if value is None else write(value)
 
 
-def _as_array(converter: cattrs.Converter, kind: type) -> None:
+def _is_identity(write: Callable[[Any], Any]) -> bool:
+    """Whether cattrs writes out classes that read such a field without a call."""
+    return write is late.load("cattrs").fns.identity
+
+
+def _as_array(converter: Any, kind: type) -> None:
     fields = attrs.fields(kind)
     names = tuple(field.name for field in fields)
     # A default other than None is written as null, too.
@@ -433,9 +440,7 @@ def _as_array(converter: cattrs.Converter, kind: type) -> None:
     converter.register_structure_hook(kind, array_reader(kind, converter.get_structure_hook))
 
 
-def _tagged_union(
-    converter: cattrs.Converter, union: Any, tags: Mapping[str, type], *, bare_text: bool = False
-) -> None:
+def _tagged_union(converter: Any, union: Any, tags: Mapping[str, type], *, bare_text: bool = False) -> None:
     members = {tag: kind for tag, kind in tags.items() if kind in get_args(union)}
     tag_of = {kind: tag for tag, kind in members.items()}
     writers: dict[type, Callable[[Any], dict[str, Any]]] = {}
@@ -462,7 +467,8 @@ def _tagged_union(
     def reader_of(tag: Any) -> Reader:
         if tag not in members:
             raise TypeError(f"unknown type {tag!r}; known here: {', '.join(members)}")
-        made = readers[tag] = converter.get_structure_hook(members[tag])
+        made: Reader = converter.get_structure_hook(members[tag])
+        readers[tag] = made
         return made
 
     converter.register_unstructure_hook_func(lambda kind: kind == union, write)

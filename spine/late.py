@@ -19,6 +19,8 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.stores.memory": "spine.stores.opening",
         "spine.stores.sqlite": "spine.stores.opening",
         "spine.wire.adapter": "spine.opening",  # httpx
+        "cattrs": "spine.codec",  # 2 MiB, and what only declares agents writes no event
+        "importlib.metadata": "spine.plugins",  # brings email and zipfile: 3 MiB
         "lzma": "spine.snapshots",  # for long sessions only, and not in every Python
         "spine.project_models": "spine.project_file",
         "spine.keys": "spine.config",

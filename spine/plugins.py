@@ -6,11 +6,11 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Literal, get_args
 
 import attrs
 
+from spine import late
 from spine.codec import Codec
 from spine.errors import DuplicateContribution, PluginFailed, SpineError, UsageError
 from spine.events import EventType
@@ -161,6 +161,7 @@ class Plugins:
 
         `wanted` returns None for a plugin to load, else who blocks it. Failures are kept by name; `strict` raises them.
         """
+        entry_points = late.load("importlib.metadata").entry_points
         for entry in sorted(entry_points(group=GROUP), key=lambda e: (e.dist.name if e.dist else "", e.name)):
             blocked = wanted(entry.name)
             version = entry.dist.version if entry.dist else "0"
@@ -169,7 +170,7 @@ class Plugins:
             else:
                 self._load_entry(entry, version, strict)
 
-    def _load_entry(self, entry: EntryPoint, version: str, strict: bool) -> None:
+    def _load_entry(self, entry: Any, version: str, strict: bool) -> None:
         began = time.perf_counter()
         try:
             module = entry.load()

@@ -54,7 +54,7 @@ SIDE_ROOMS = {"stores": 1, "wire": 3}
 """Rooms beside the house, and the highest floor that they may import; they are opened from floor 10 upwards."""
 FACE = ""
 """`spine/__init__.py`: what applications see; it may import anything and is imported by nobody inside."""
-LAZY_FACES = frozenset({"spine/__init__.py", "spine/llm/__init__.py", "spine/testing/__init__.py"})
+LAZY_FACES = frozenset(f"spine/{room}__init__.py" for room in ("", "llm/", "projectors/", "testing/"))
 """Rooms whose names are imported from their homes when they are first asked for."""
 TYPES_ONLY = frozenset({"spine/config.py", "spine/frozen.py"})
 """Modules that name types of a floor below which they do not want to load; the floors hold for these imports, too."""
@@ -67,7 +67,7 @@ WORDINGS = frozenset({"spine.stores.urls", "spine.stores.verdicts"})
 DOORS: dict[str, frozenset[str]] = {
     "httpx": frozenset({"spine/wire/http.py"}),
     "pluggy": frozenset({"spine/hooks.py", "spine/plugins.py"}),
-    "cattrs": frozenset({"spine/codec.py"}),
+    "cattrs": frozenset(),
     "psycopg": frozenset(f"plugins/spine_postgres/{name}.py" for name in ("connections", "listening", "store")),
     "pytest": frozenset({"spine/testing/pytest_plugin.py", "spine/testing/fixtures.py"}),
     "syrupy": frozenset({"spine/testing/snapshots.py"}),

@@ -1,5 +1,6 @@
 """Discovery and loading: one by one, in a fixed order; a broken plugin is reported by name and the others work."""
 
+import importlib.metadata
 import types
 from importlib.metadata import EntryPoint
 from typing import Any
@@ -7,7 +8,6 @@ from typing import Any
 import pytest
 
 from spine import Section
-from spine import plugins as module
 from spine.codec import Codec
 from spine.errors import DuplicateContribution, PluginFailed, UsageError
 from spine.hooks import Hooks, hookimpl
@@ -51,7 +51,7 @@ def entry(name: str, load: Any, distribution: str = "dist", version: str = "1.0"
 
 
 def loaded(*entries: Any, monkeypatch: Any, strict: bool = False, blocks: Any = lambda name: None) -> Plugins:
-    monkeypatch.setattr(module, "entry_points", lambda group: list(entries))
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: list(entries))
     plugins = Plugins(Hooks(), Registries.new(), Codec(), Catalogue(snapshot="x", providers={}))
     plugins.discover(blocks, strict=strict)
     return plugins

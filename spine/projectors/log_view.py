@@ -15,7 +15,7 @@ from spine.events import (
     StepFailed,
 )
 from spine.frozen import frozen
-from spine.projectors.describe import describe
+from spine.projectors.descriptions import describe
 from spine.projectors.log_context import LogContext
 
 
