@@ -221,7 +221,8 @@ async def _one_attempt(
         raise
     except Exception as exc:
         raise broken_contract(f"raised {type(exc).__name__}: {exc}") from exc
-    await stop_if_cancelled(turn)
+    if turn.cancel is not None:
+        await stop_if_cancelled(turn)
     if response is None:
         raise broken_contract("ended without a response")
     assembler = flow.assembler

@@ -21,6 +21,7 @@ from anyio.lowlevel import checkpoint
 from spine.asking import ask_pre_step, base_of, record_request, take_snapshot
 from spine.attempts import Flow, answer, crashed_partial
 from spine.calls import settle_calls, stop_calls
+from spine.drafts import maker
 from spine.errors import HookMisused, PluginFailed, RouteUnknown, SpineError, UsageError
 from spine.events import (
     CancelRequested,
@@ -160,12 +161,8 @@ async def get_answer(run: Run, turn: TurnState) -> None:
 async def _post_step(run: Run, turn: TurnState, request: ModelRequest, chain: Any) -> None:
     assert turn.answer is not None
     _, data = turn.answer
-    response = ModelResponse(
-        message=data.message,
-        stop_reason=data.stop_reason,
-        raw_stop_reason=data.raw_stop_reason,
-        usage=data.usage,
-        metadata=data.metadata,
+    response = _make_response(
+        data.message, data.stop_reason, data.raw_stop_reason, data.usage, None, None, data.metadata
     )
     step, known = turn.step, run.arguments(turn, turn.step)
     arguments, failed = lambda: {"response": response, **known()}, lambda error: run.append_failed(error, step)
@@ -185,6 +182,10 @@ async def _post_step(run: Run, turn: TurnState, request: ModelRequest, chain: An
                 run.append_failed(PluginFailed(error.message, plugin=plugin, hook="spine_post_step"), turn.step)
             except Exception as exc:  # fields that cannot be written, or that nobody could read again
                 run.append_failed(blame(exc, plugin, "spine_post_step"), turn.step)
+
+
+_make_response: Callable[..., ModelResponse] = maker(ModelResponse)
+"""What was recorded needs no checks; the last two but one are the adapter's."""
 
 
 def _check_declared(run: Run, plugin: str, event: Any) -> None:

@@ -20,7 +20,8 @@ from spine.values import EMPTY_OBJECT, CallId, JsonObject, StepId, step_of
 
 async def revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation, outcome: ToolOutcome) -> None:
     """Ask `spine_post_execute` what the model sees; however that is stopped, the result is withheld."""
-    await stop_if_cancelled(turn)
+    if turn.cancel is not None:
+        await stop_if_cancelled(turn)
     chain, hook = run.chain("spine_post_execute"), "spine_post_execute"
     if not chain:
         return
@@ -34,7 +35,8 @@ async def revise(run: Run, turn: TurnState, step: StepId, call: ToolInvocation, 
         if not run.log.is_closed:
             _withhold(run, step, call.id, call.name)
         raise
-    await stop_if_cancelled(turn)
+    if turn.cancel is not None:
+        await stop_if_cancelled(turn)
     applied = patches(changes, lambda change: _outcome_changes(run, change))
     if applied:
         tool = find_tool(run, call.name)

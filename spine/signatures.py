@@ -43,12 +43,13 @@ class Signature:
         """Typed keyword arguments, those that were given. Raises what msgspec or a user's class raises."""
         if self._is_nested:
             arguments = thaw(arguments)
-        values = msgspec.convert(arguments, self._type)
-        known = self._type.__struct_fields__
-        unknown = [name for name in arguments if name not in known]
-        if unknown:
-            raise msgspec.ValidationError(f'unknown argument "{unknown[0]}"')
-        return {name: getattr(values, name) for name in arguments}
+        values = msgspec.structs.asdict(msgspec.convert(arguments, self._type))
+        if len(values) != len(arguments):
+            values = {name: value for name, value in values.items() if value is not msgspec.UNSET}
+        if values.keys() != arguments.keys():
+            unknown = next(name for name in arguments if name not in values)
+            raise msgspec.ValidationError(f'unknown argument "{unknown}"')
+        return values
 
 
 @frozen
