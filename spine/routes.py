@@ -75,6 +75,8 @@ class Routes:
         self.secrecy = secrecy or Secrecy()
         self._adapters: dict[tuple[str, int], Adapter] = {}
         self._known: tuple[Catalogue | None, dict[tuple[Route, str], Facts]] = (None, {})
+        self._masked: dict[int, MaskedAdapter] = {}
+        """By the id of the adapter, which it holds."""
         self._made: list[Adapter] = [] if everything is None else [everything]
 
     @property
@@ -112,7 +114,7 @@ class Routes:
         """The target of a route that `adapter` answers in this protocol, with what the catalogue says of it."""
         origin = Origin(protocol=protocol, route=str(route))
         if self.secrecy.is_on:
-            adapter = MaskedAdapter(adapter, self.secrecy)
+            adapter = self._masked.setdefault(id(adapter), MaskedAdapter(adapter, self.secrecy))
         return Target(adapter, *self._facts(self.catalogue, route, protocol), origin)
 
     def source(self, route: Route, protocol: str, scope: Scope) -> Contribution[Any] | None:

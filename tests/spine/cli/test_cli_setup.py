@@ -20,7 +20,7 @@ def test_the_demonstration_ends_with_commands_that_work(spine, folder: Path) -> 
     assert done.stdout.startswith("refund-1017 · scripted:demo · sqlite:demo.db\n\nUSER\n")
     heading, *lines = done.stdout.split("\n\n")[-1].splitlines()
     assert heading.startswith("All of it is in demo.db: ")
-    assert len(lines) == 3
+    assert [line.split()[1] for line in lines] == ["request", "verify", "replay", "explain"]
     for line in lines:
         assert spine(*line.strip().split("  ")[0].split()[1:]).exit_code == 0, line
     assert "cost unknown (scripted:demo has no price)" in done.stdout
