@@ -84,8 +84,9 @@ async def determinism(log: StoredLog, setting: Given, elsewhere: Elsewhere | Non
     Raises what `replay` raises, and `UsageError` when plugins that took part are not loaded.
     """
     first = await _facts(log, setting)
-    if first["missing"]:
-        raise UsageError(f"plugins that took part in {log.session} are not loaded: {', '.join(first['missing'])}")
+    if first["verdict"] == "missing":
+        why = ", ".join(first["missing"]) or "erased data"
+        raise UsageError(f"{log.session} cannot be replayed without what is missing: {why}", hint="spine replay")
     trials = [_compared("a second time", first, await _facts(log, setting))]
     shuffled = attrs.evolve(setting, prepare=lambda runtime: _shuffle(runtime, setting))
     trials.append(_compared("contributions in another order", first, await _facts(log, shuffled)))

@@ -37,6 +37,7 @@ from spine.scope import Registries
 from spine.session import Session
 from spine.store import Store
 from spine.stored import StoredLog
+from spine.values import Secret
 
 __all__ = ["Given", "Replayed", "replay"]
 
@@ -58,6 +59,8 @@ class Given:
     deps: Any = None
     variables: Mapping[str, Any] = MappingProxyType({})
     strict: bool | None = None
+    secrets: Mapping[str, Secret] = MappingProxyType({})
+    """What was masked then and must be masked now."""
     prepare: Callable[[Runtime], None] = lambda runtime: None
     """Called before the session is opened: puts what the application puts into scopes."""
 
@@ -78,6 +81,8 @@ async def replay(
     Raises `SessionUnknown`, `EventUnknown`, `LogBroken`, and what opening a session raises.
     """
     recording = Recording(log)
+    if recording.erased:
+        return Replayed(session=recording.session, events=0, processes=0, erased=recording.erased)
     given = Given(agent=setting) if isinstance(setting, Agent) else setting
     replaying = _Replay(recording, setting_at or (lambda seq: given), recorded_hooks)
     start = recording.begin
@@ -298,6 +303,7 @@ def _open(world: World, store: Store, setting: Given) -> Runtime:
         plugins=setting.plugins,
         settings=setting.settings,
         strict=setting.strict,
+        secrets=setting.secrets,
         clock=world,
         random=lambda: 1.0,
     )

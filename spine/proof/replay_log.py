@@ -24,6 +24,7 @@ from spine.events import (
 )
 from spine.exports import needed_contents
 from spine.messages import ArtifactRefBlock
+from spine.recorded import is_erased
 from spine.requests import FRAME_TYPE
 from spine.store import Append, Content, Owner, Row, Store
 from spine.stored import StoredLog
@@ -57,6 +58,11 @@ class Recording:
     def length(self) -> int:
         """How many events it has."""
         return len(self.events)
+
+    @cached_property
+    def erased(self) -> tuple[int, ...]:
+        """Seqs of events whose data were erased."""
+        return tuple(row.seq for row in self.rows if is_erased(row.data))
 
     def at(self, seq: int) -> RecordedEvent | None:
         """The event of that number, None beyond the end."""

@@ -31,6 +31,8 @@ class Replayed:
     cause: Cause | None = None
     missing: tuple[str, ...] = ()
     """Plugins that left traces in the log and are not loaded now; nothing was compared then."""
+    erased: tuple[int, ...] = ()
+    """Events whose data were erased, so that nothing can be compared."""
     drift: tuple[str, ...] = ()
     """What is not as recorded and changed no event: versions, the agent's contract."""
     is_exact: bool = True
@@ -39,7 +41,7 @@ class Replayed:
     @property
     def verdict(self) -> Literal["equal", "different", "missing"]:
         """Whether the new log is the old one; `missing`: that cannot be told here."""
-        return "missing" if self.missing else "equal" if self.difference is None else "different"
+        return "missing" if self.missing or self.erased else "equal" if self.difference is None else "different"
 
     @property
     def is_equal(self) -> bool:
@@ -60,6 +62,9 @@ def _lines(found: Replayed, facts: str) -> Iterator[str]:
         names = ", ".join(found.missing)
         verb = "is" if len(found.missing) == 1 else "are"
         yield f"no verdict: {names} took part in {found.session} and {verb} not loaded now"
+    elif found.erased:
+        some = ", ".join(map(str, found.erased[:8])) + (", …" if len(found.erased) > 8 else "")
+        yield f"no verdict: private data of {found.session} were erased (seq {some})"
     elif found.difference is not None:
         yield from _difference(found.difference)
         if found.cause is not None:
@@ -112,6 +117,7 @@ def replay_fact(found: Replayed) -> dict[str, Any]:
         "processes": found.processes,
         "exact": found.is_exact,
         "missing": list(found.missing),
+        "erased": list(found.erased),
         "drift": list(found.drift),
         "difference": None if found.difference is None else _difference_fact(found.difference),
         "cause": None if found.cause is None else _cause_fact(found),

@@ -43,6 +43,7 @@ from spine.events import (
     ToolRevised,
     TurnCancelled,
     TurnFailed,
+    WireCaptured,
 )
 from spine.execution import Executed
 from spine.llm.chunks import Chunk
@@ -282,6 +283,8 @@ class World:
                 case MessageCommitted():
                     yield response_of(event.data)
                     return
+                case ContentAdded() | WireCaptured():  # what went over the wire, of a model that told it
+                    self.append(event)
                 case CancelRequested():
                     for late in self._late_pieces(seq):
                         yield late

@@ -22,7 +22,16 @@ from spine.errors import SpineError
 from spine.events import EventType
 from spine.hooks import Ask, Deny, NextStep, hookimpl
 from spine.llm.assemble import assemble
-from spine.llm.chunks import BlockEnded, ResponseStarted, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStarted
+from spine.llm.chunks import (
+    WIRE,
+    BlockEnded,
+    ProviderEvent,
+    ResponseStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+)
 from spine.llm.errors import provider_error
 from spine.llm.response import ModelResponse
 from spine.llm.retry import RetryPolicy
@@ -94,6 +103,8 @@ class WildModel:
             await rest(rng)
             if rng.random() < 0.02:
                 raise self._broken()
+        if rng.random() < 0.1:
+            yield ProviderEvent(WIRE, {"request": {"body": "asked"}, "response": {"body": str(rng.random())}})
         stop = rng.choice(STOPS) if rng.random() < 0.1 else "end_turn"
         usage = Usage(input_tokens=rng.randrange(99), output_tokens=rng.randrange(99))
         yield ModelResponse(message=assemble(pieces), stop_reason=stop, usage=usage)
