@@ -6,6 +6,7 @@ listens on loopback, on either event loop, and knows who is still connected: `go
 
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -14,7 +15,8 @@ from unittest import mock
 
 import anyio
 import attrs
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSStream
 
 from spine.testing.chaos_render import Rendered
 from spine.testing.script import Entry, say
@@ -25,15 +27,17 @@ GONE_S: Final = 1.0
 """How long a client may take to close a connection that it needs no more."""
 ANSWER: Final = say("It is raining in Oslo.")
 """What servers say when nothing else is wanted."""
-_BROKEN: Final = (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError)
+_BROKEN: Final = (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError, ssl.SSLError)
 _END: Final = b"0\r\n\r\n"
 
 
 class Peer:
     """One connection, from the server's side. `good` is the answer that a sound server would give."""
 
-    def __init__(self, stream: SocketStream, good: Rendered, reached: anyio.Event) -> None:
+    def __init__(self, stream: ByteStream, good: Rendered, reached: anyio.Event) -> None:
         self.good = good
+        self.place = 0
+        """How many requests met the fault before this one."""
         self.reached = reached
         """Set it when the client should cancel now."""
         self.request = b""
@@ -108,7 +112,7 @@ class Fault:
     """One way in which a server, or what stands between, behaves.
 
     `expect` are the outcomes that are right: categories of errors, `answer`, or `cancelled` for a fault that sets
-    `Peer.reached`, at which the client cancels. A fault hits the first attempt only,
+    `Peer.reached`, at which the client cancels. A fault hits the first attempt only, or the first few `hits`,
     unless it `repeats`; later ones are answered well. `reads` False: it strikes before the request is read. `deadlines`
     are those of `spine.wire.Deadlines` that end it; it may take a second longer than the longest of them, or
     `within_s` altogether. `retryable` None: as its category says. `is_bomb`: the memory it takes is watched. `text`
@@ -123,6 +127,7 @@ class Fault:
     deadlines: Mapping[str, float] = attrs.field(factory=dict)
     within_s: float | None = None
     reads: bool = True
+    hits: int = 1
     repeats: bool = False
     retryable: bool | None = None
     retry_after_s: float | None = None
@@ -130,6 +135,10 @@ class Fault:
     needs: str | None = None
     address: "Callable[[ChaosServer], str] | None" = None
     """The base URL to call instead of the server's own."""
+    secure: Callable[[], contextlib.AbstractContextManager[ssl.SSLContext]] | None = None
+    """What the server speaks TLS with."""
+    next_step: str | None = None
+    """What the first attempt of the step after the tool's result comes to; None when it is answered."""
     around: "Callable[[ChaosServer], contextlib.AbstractContextManager[Any]]" = contextlib.nullcontext
     """What else must be so while it is tried; it is told the server."""
 
@@ -162,15 +171,24 @@ class ChaosServer:
 @contextlib.asynccontextmanager
 async def chaos_server(fault: Fault, good: Rendered, later: Rendered) -> AsyncIterator[ChaosServer]:
     """Serve `fault` on loopback until the block is left; `later` is what attempts after the first are answered."""
+    with fault.secure() if fault.secure else contextlib.nullcontext() as context:
+        async with _serving(fault, good, later, context) as server:
+            yield server
+
+
+@contextlib.asynccontextmanager
+async def _serving(
+    fault: Fault, good: Rendered, later: Rendered, context: ssl.SSLContext | None
+) -> AsyncIterator[ChaosServer]:
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     server = ChaosServer(listener.extra(SocketAttribute.local_port))
 
-    async def handle(stream: SocketStream) -> None:
-        peer = Peer(stream, good, server.reached)
+    async def handle(stream: ByteStream) -> None:
         server.is_open += 1
         try:
             async with stream:
-                await _serve(server, fault, peer, later)
+                spoken = await TLSStream.wrap(stream, server_side=True, ssl_context=context) if context else stream
+                await _serve(server, fault, Peer(spoken, good, server.reached), later)
         except _BROKEN:
             pass
         finally:
@@ -184,7 +202,8 @@ async def chaos_server(fault: Fault, good: Rendered, later: Rendered) -> AsyncIt
 
 async def _serve(server: ChaosServer, fault: Fault, peer: Peer, later: Rendered) -> None:
     while not peer.is_closed:
-        is_hit = fault.repeats or server.plays == 0
+        is_hit = fault.repeats or server.plays < fault.hits
+        peer.place = server.plays
         if fault.reads or not is_hit:
             server.requests.append(await peer.read())
         server.plays += 1

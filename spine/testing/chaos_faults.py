@@ -14,7 +14,8 @@ from typing import Any, Final
 import anyio
 
 from spine.testing.chaos import ChaosServer, Fault, Peer, Play, resolving
-from spine.testing.script import call, say
+from spine.testing.chaos_certificates import EXPIRED, secured
+from spine.testing.script import call, call_text, say
 
 __all__ = ["fault", "network_faults", "refusing", "sending"]
 
@@ -24,7 +25,9 @@ TRANSIENT: Final = frozenset(("connection", "stream_truncated", "protocol_error"
 _ANSWER: Final = frozenset(("answer",))
 _BROKEN: Final = (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError)
 HOST: Final = "chaos.localhost"
+_HERE: Final = ("127.0.0.1", "localhost")
 BLACK_HOLE: Final = "127.0.0.2"
+LONG: Final = b"yyyyyyyy"
 FLOOD_BYTES: Final = 200_000_000
 
 
@@ -151,6 +154,12 @@ def _before_headers() -> Iterator[Fault]:
         **secure,
         repeats=True,
     )
+    for flaw, given in (
+        ("self-signed", secured(*_HERE, is_trusted=False)),
+        ("expired", secured(*_HERE, days=EXPIRED)),
+        ("of-another-host", secured("models.example", "127.0.0.9")),
+    ):
+        yield fault(f"14-certificate-{flaw}", _read_and_answer, "connection", **secure, repeats=True, secure=given)
     named: dict[str, Any] = {"address": _by_name, "reads": False}
     yield fault(
         "15-name-does-not-resolve", _nothing, "connection", **named, repeats=True, around=lambda server: resolving(HOST)
@@ -268,6 +277,17 @@ async def _stall_before_end(peer: Peer) -> None:
     await peer.wait()
 
 
+async def _arguments_for_long(peer: Peer) -> None:
+    """The first piece of a call's arguments, made longer and sent again and again."""
+    place = next(place for place, frame in enumerate(peer.good.frames) if LONG in frame)
+    await peer.head()
+    await peer.body(*peer.good.frames[:place])
+    piece = peer.good.frames[place].replace(LONG, LONG * 10_000)
+    for _ in range(10_000_000 // len(piece) + 1):
+        await peer.body(piece)
+    await peer.wait()
+
+
 def _bombs() -> Iterator[Fault]:
     bomb = partial(fault, is_bomb=True, within_s=4, retryable=False)
     events = partial(bomb, needs="is_event_stream")
@@ -277,6 +297,8 @@ def _bombs() -> Iterator[Fault]:
     yield events("41-events-without-end", tiny, "protocol_error")
     event = b"data: " + b"x" * 60_000 + b"\n"
     yield events("42-event-of-64-mb", partial(_flood, piece=event, count=1100), "protocol_error")
+    arguments = call_text("look", f'{{"text":"{LONG.decode() * 8}"}}')
+    yield events("53-arguments-of-10-mb", _arguments_for_long, "protocol_error", entry=arguments)
     zipped = partial(_encoded, coding="gzip", encode=_bomb)
     yield bomb("43-gzip-bomb", zipped, "protocol_error")
 
@@ -338,7 +360,7 @@ async def _linger(peer: Peer) -> None:
 
 def _connections() -> Iterator[Fault]:
     again = say("One moment. ") + call("look")
-    yield fault("60-closed-when-used-again", _close_when_used_again, "answer", entry=again)
+    yield fault("60-closed-when-used-again", _close_when_used_again, "answer", entry=again, next_step="connection")
     yield fault("61-connection-close", _close_after, "answer")
     yield fault("62-answer-before-the-request-was-read", _full_answer_first, "answer", reads=False)
     yield fault("63-413-while-still-sending", _refuse_first, "request_too_large", reads=False)

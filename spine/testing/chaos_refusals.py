@@ -69,10 +69,16 @@ def _delays() -> Iterator[Fault]:
             yield fault(name, play, category, *also, retry_after_s=wait)
 
 
+async def _in_turns(peer: Peer) -> None:
+    await peer.refuse("529 X" if peer.place % 2 else "429 X", b"{}")
+
+
 def _counted() -> Iterator[Fault]:
     yield fault("19-fails-once", refusing("500 X", b"{}"), "server_error")
     yield fault("19-fails-for-ever", refusing("500 X", b"{}"), "server_error", repeats=True)
+    yield fault("19-fails-until-the-last-attempt", refusing("500 X", b"{}"), "server_error", hits=2)
     yield fault("20-429-every-time", refusing("429 X", b"{}"), "rate_limit", repeats=True)
+    yield fault("20-429-and-529-in-turns", _in_turns, "rate_limit", repeats=True)
 
 
 # ------------------------------------------------------------------------------------------------- 200, but no answer

@@ -194,11 +194,13 @@ def _judge_outcome(fault: Fault, seen: _Seen, server: ChaosServer, *, retry: boo
     yield from _judge_first(fault, seen, first)
     longest = max((value for value in fault.deadlines.values() if value), default=0.0)
     allowed = fault.within_s if fault.within_s is not None else longest + SLACK_S
-    allowed *= max(len(failures), 1) if fault.repeats else 1
+    allowed *= max(len(failures), 1) if fault.repeats or fault.hits > 1 else 1
     spent = seen.cpu_s if fault.is_bomb and not fault.deadlines else seen.took_s - seen.late_s
     if spent > allowed:
         yield f"it took {spent:.2f} s, {allowed:.2f} s are allowed"
     yield from _judge_log(fault, seen, first, failures, server, retry=retry)
+    if fault.next_step is not None:
+        yield from _judge_next_step(fault.next_step, seen, retry=retry)
 
 
 def _judge_first(fault: Fault, seen: _Seen, first: Failure | None) -> Iterator[str]:
@@ -259,11 +261,22 @@ def _judge_log(
     if endings != [wanted]:
         yield f"after {first.category} the step ended with {endings[0]}, not with {wanted}"
     attempts = 1 + kinds.count("model.attempt_started")
-    expected = (3 if fault.repeats else 2) if is_again else 1
+    expected = (3 if fault.repeats else 1 + fault.hits) if is_again else 1
     if attempts != expected:
         yield f"{attempts} attempts were made, not {expected}"
     if fault.reads and fault.address is None and server.plays < expected:
         yield f"the server saw {server.plays} requests of {expected}"
+
+
+def _judge_next_step(category: str, seen: _Seen, *, retry: bool) -> Iterator[str]:
+    """A step whose connection was of no use: tried again once, because nothing of an answer had been read."""
+    events = [event for event in seen.events if str(event.step or "") == "t1s2"]
+    failed = [event.data.failure.category for event in events if event.type == "model.attempt_failed"]
+    if failed != [category]:
+        yield f"the attempts after the tool's result failed as {failed}, not as {[category]}"
+    wanted = "completed" if retry else "failed"
+    if seen.turn.status != wanted:
+        yield f"the turn is {seen.turn.status}, not {wanted}"
 
 
 # -------------------------------------------------------------------------------------------------------- watching
