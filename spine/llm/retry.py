@@ -42,8 +42,9 @@ def decide(
 ) -> Wait | GiveUp:
     """What follows after attempt number `attempt` (from 1) failed. `random` gives numbers in [0, 1).
 
-    Never after visible output unless the policy discards it, never for what an identical request cannot cure, never beyond `policy.attempts`, and
-    not when the server asks for more than `max_wait_s`. Exponential backoff with full jitter otherwise.
+    Never after visible output unless the policy discards it, never for what an identical request cannot cure, never
+    beyond `policy.attempts`, and not when the server asks for more than `max_wait_s`. Exponential backoff with full
+    jitter otherwise.
     """
     if not failure.retryable:
         return GiveUp(f"{failure.category} is not transient")

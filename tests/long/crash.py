@@ -38,6 +38,8 @@ from spine.testing.failpoints import Failpoint, Failpoints
 
 KILLS = ("kill", "hang")
 WAYS = (*KILLS, "raise", "cancel")
+GROUP = "calls._run_group"
+"""Waits for a group of tasks: only the tasks in it can fail; trio takes an exception from its own wait for a bug."""
 HANG_S = 0.01
 TRIES = 3
 MAX_TOLD = 20
@@ -305,7 +307,7 @@ def work(given: argparse.Namespace, number: int) -> Any:
 def _singles(sweep: Sweep, scenes: list[Scene]) -> Iterator[Trial]:
     for scene in scenes:
         for at in sweep.uninterrupted(scene)[0]:
-            yield from (Trial(scene, at, way) for way in WAYS)
+            yield from (Trial(scene, at, way) for way in WAYS if way != "raise" or not at.name.endswith(GROUP))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,6 +5,7 @@ of them fail. The store's own code runs unchanged on connections that look like 
 """
 
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -38,9 +39,6 @@ class _File(apsw.VFSFile):
         super().__init__("", filename, flags)
         self._note, self._name = note, name
 
-    def excepthook(self, *error: Any) -> None:
-        """An injected failure is SQLite's affair, not worth a traceback on the terminal."""
-
     def xWrite(self, data: bytes, offset: int) -> None:
         self._note(Op("write", self._name, offset, bytes(data)))
         super().xWrite(data, offset)
@@ -58,9 +56,6 @@ class _Disk(apsw.VFS):
     def __init__(self, name: str, note: Note) -> None:
         super().__init__(name, "")
         self._note = note
-
-    def excepthook(self, *error: Any) -> None:
-        """As for files."""
 
     def xOpen(self, name: Any, flags: Any) -> Any:
         path = name if name is None or isinstance(name, str) else name.filename()
@@ -168,12 +163,13 @@ def on_disk(note: Note) -> Iterator[None]:
     def opened(path: str, mode: str, busy_timeout_s: float) -> Any:
         return Connection(f"{Path(path).absolute().as_uri()}?mode={mode}", busy_timeout_s, name)
 
-    usual = sqlite_file._open
+    usual = sqlite_file._open, sys.excepthook
     sqlite_file._open = opened  # type: ignore[assignment]
+    sys.excepthook = lambda *error: None  # an injected failure is SQLite's affair, not worth a traceback
     try:
         yield
     finally:
-        sqlite_file._open = usual
+        sqlite_file._open, sys.excepthook = usual
         disk.unregister()
 
 
