@@ -361,6 +361,7 @@ async def _settle(session: Any, rng: random.Random) -> None:
         decide = rng.choice((session.approve, session.approve, partial(session.deny, reason="no")))
         with suppress(SpineError):  # somebody else was faster, or the turn failed
             await decide(waiting[0].request.id, by="someone")
+        await anyio.sleep(0)
 
 
 async def _disturb(session: Any, rng: random.Random) -> None:
