@@ -5,17 +5,20 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import attrs
 import pytest
 
 from spine.agent import Agent, Limits
 from spine.config import Settings
+from spine.erasing import erase
 from spine.hooks import Deny, hookimpl
 from spine.messages import TextBlock
 from spine.proof.replay import Given, Replayed, replay
 from spine.proof.replay_text import finding
 from spine.runtime import Runtime
 from spine.sections import Section
+from spine.store import Owner
 from spine.stored import StoredLog
 from spine.stores.memory import MemoryStore
 from spine.testing.clock import FakeClock, FakeRandom
@@ -266,3 +269,39 @@ async def test_what_an_absent_plugin_denied_is_denied_again() -> None:
     denying = {"spine_pre_execute": deny}
     found = await replay(await recorded(setting(denying)), setting(order=("brief",)), recorded_hooks=True)
     assert found.is_equal, str(found)
+
+
+async def test_a_hook_that_was_cut_is_cut_again() -> None:
+    async def hanging(request: Any, call_next: Any) -> Any:
+        await anyio.sleep_forever()
+
+    given = setting(brief={"spine_pre_step": hanging})
+    store = MemoryStore()
+    async with Runtime.open(store, model=ScriptedAdapter(), plugins=given.plugins, settings=ALONE) as runtime:
+        session = await runtime.session("shop", given.agent)
+        session._run.watch.timeout_s = 0.05
+        turn = await session.run("Refund my mug.", check=False)
+        assert turn.status == "failed"
+        found = await replay(session.log, given)
+    assert found.difference is not None  # only the bound, which this test has set lower, is another
+    assert (found.difference.path, found.difference.old, found.difference.new) == (
+        "$.failure.message",
+        "plugin brief@1.0 did not return from spine_pre_step within 0.05 s",
+        "plugin brief@1.0 did not return from spine_pre_step within 30 s",
+    )
+
+
+async def test_erased_data_leave_nothing_to_compare() -> None:
+    store = MemoryStore()
+    given = setting()
+    async with Runtime.open(store, model=ScriptedAdapter(*SCRIPT), plugins=given.plugins, settings=ALONE) as runtime:
+        session = await runtime.session("shop", given.agent)
+        turn = await session.run("Refund my mug.")
+        await session.approve(turn.approvals[0].id, by="someone")
+        await session.close()
+        log = StoredLog(store, runtime.codec, SessionId("shop"))
+        owner = Owner(id="test", host="", pid=0, started=0)
+        erase(log, seqs=(2,), owner=owner, now=1, reason="asked to")
+        found = await replay(log, given)
+    assert found.verdict == "missing"
+    assert str(found) == "no verdict: private data of shop were erased (seq 2)"

@@ -37,11 +37,13 @@ def test_a_session_is_made_again(backend: str, other: str, seed: int) -> None:
 
 def test_what_is_made_covers_what_can_happen() -> None:
     seen: set[str] = set()
-    for seed in range(40):
+    for seed in range(60):
         made: Any = anyio.run(sessions_made.record, seed)
         seen |= {row.type for row in made.log.rows()} if made.log.head[0] else set()
     assert seen >= {
         "session.resumed",
+        "session.forked",
+        "wire.captured",
         "tool.started",
         "tool.progress",
         "tool.revised",
