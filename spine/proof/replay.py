@@ -44,6 +44,7 @@ __all__ = ["Given", "Replayed", "replay"]
 STANDSTILL_S: Final = 1.0
 """Real seconds without anything happening after which a replay is given up, when no hook is at work."""
 _LOOK_S: Final = 0.02
+_ALONE: Final = Settings(installed_plugins=False)
 _BEGINNINGS: Final = (SessionCreated, SessionResumed, TurnStarted)
 """Facts that are taken over as they stand."""
 
@@ -75,15 +76,17 @@ async def replay(
 ) -> Replayed:
     """Replay a log or an export hermetically: no model, no tool, no clock, no connection.
 
-    `setting` is what every process is given, an `Agent` for nothing else; `setting_at` gives that of the process whose
-    first event has a seq, where they differ. `borders` are first seqs of processes that the log does not tell of. With
-    `recorded_hooks`, what plugins did that are not loaded now is applied as the log has it.
+    `setting` is what every process is given, an `Agent` for nothing else, not even installed plugins; `setting_at`
+    gives that of the process whose first event has a seq, where they differ. `borders` are first seqs of processes that
+    the log does not tell of. With `recorded_hooks`, what plugins did that are not loaded now is applied as the log has
+    it.
+
     Raises `SessionUnknown`, `EventUnknown`, `LogBroken`, and what opening a session raises.
     """
     recording = Recording(log)
     if recording.erased:
         return Replayed(session=recording.session, events=0, processes=0, erased=recording.erased)
-    given = Given(agent=setting) if isinstance(setting, Agent) else setting
+    given = Given(agent=setting, settings=_ALONE) if isinstance(setting, Agent) else setting
     replaying = _Replay(recording, setting_at or (lambda seq: given), recorded_hooks)
     start = recording.begin
     for border in (*recording.borders(tuple(borders)), recording.length + 1):
