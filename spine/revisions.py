@@ -4,7 +4,10 @@ The rule it guards: with such a hook loaded, no result reaches a request that th
 they broke, were cut, or never came to their turn.
 """
 
+from collections.abc import Callable
+
 from spine import outcomes
+from spine.drafts import maker
 from spine.errors import HookMisused
 from spine.events import Change, FieldChange, ToolRevised
 from spine.execution import settle
@@ -96,7 +99,10 @@ async def revise_unshown(run: Run, turn: TurnState) -> None:
 
 def result_block(call: CallId, name: str, outcome: ToolOutcome) -> ToolResultBlock:
     """An outcome as the model reads it."""
-    return ToolResultBlock(call_id=call, name=name, content=outcome.content, is_error=outcome.status != "ok")
+    return _make_result(call, name, outcome.content, outcome.status != "ok", None)
+
+
+_make_result: Callable[..., ToolResultBlock] = maker(ToolResultBlock)
 
 
 def find_tool(run: Run, name: str) -> Tool | None:
@@ -109,4 +115,7 @@ def invocation_of(block: ToolCallBlock, arguments: JsonObject | None = None) -> 
     """A call with its effective arguments, or else as the model wrote it."""
     if arguments is None:
         arguments = block.arguments or EMPTY_OBJECT
-    return ToolInvocation(id=block.id, name=block.name, arguments=arguments, requested=block)
+    return _make_invocation(block.id, block.name, arguments, block)
+
+
+_make_invocation: Callable[..., ToolInvocation] = maker(ToolInvocation)

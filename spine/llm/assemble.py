@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import attrs
 
+from spine.drafts import maker
 from spine.errors import ValueRefused
 from spine.llm import chunks as c
 from spine.llm.usage import Usage
@@ -89,7 +90,7 @@ class Assembler:
                 content.append(_build_call(block, CallId(f"{self.step}c{calls}")))
             elif (built := _build(block)) is not None:
                 content.append(built)
-        return Message(role="assistant", content=tuple(content), origin=origin)
+        return _make_message("assistant", tuple(content), None, origin, EMPTY_OBJECT)
 
 
 _TEXT_KINDS = frozenset((c.TextDelta, c.ThinkingDelta, c.RefusalDelta))
@@ -100,14 +101,9 @@ _MAKES = {kind: kind for kind in (*_TEXT_KINDS, c.ToolCallStarted, c.BlockAdded)
 def _build_call(block: _Open, id: CallId) -> ToolCallBlock:
     text, call = clean_text("".join(block.pieces)), block.call
     arguments = parse_arguments(text)
-    return ToolCallBlock(
-        id=id,
-        name=clean_text(call.name) if call else "",
-        arguments=arguments,
-        arguments_text=None if arguments is not None else text,
-        vendor_id=call.vendor_id if call else None,
-        provider_state=block.end.provider_state if block.end else None,
-    )
+    state = block.end.provider_state if block.end else None
+    name, vendor_id = (clean_text(call.name), call.vendor_id) if call else ("", None)
+    return _make_call(id, name, arguments, None if arguments is not None else text, vendor_id, state)
 
 
 def _build(block: _Open) -> ContentBlock | None:
@@ -116,13 +112,15 @@ def _build(block: _Open) -> ContentBlock | None:
         whole = block.whole
         return whole if state is None or whole is None else attrs.evolve(whole, provider_state=state)
     text = clean_text("".join(block.pieces))
-    return _BLOCKS[block.kind](text=text, provider_state=state) if text or state is not None else None
+    return _BLOCKS[block.kind](text, state) if text or state is not None else None
 
 
+_make_message: Callable[..., Message] = maker(Message)
+_make_call: Callable[..., ToolCallBlock] = maker(ToolCallBlock)
 _BLOCKS: Mapping[type, Callable[..., ContentBlock]] = {
-    c.TextDelta: TextBlock,
-    c.ThinkingDelta: ThinkingBlock,
-    c.RefusalDelta: RefusalBlock,
+    c.TextDelta: maker(TextBlock),
+    c.ThinkingDelta: lambda text, state: ThinkingBlock(text=text, provider_state=state),
+    c.RefusalDelta: maker(RefusalBlock),
 }
 
 
