@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from spine.llm.assemble import Assembler, parse_arguments
     from spine.llm.catalogue import Catalogue, ModelEntry, Prices, Provider, Traits, price
     from spine.llm.chunks import (
+        WIRE,
         BlockAdded,
         BlockEnded,
         Chunk,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from spine.llm.request import ModelRequest, ResponseFormat, Route, Thinking, ToolChoice
     from spine.llm.response import STOP_REASONS, ModelResponse, StopReason
     from spine.llm.retry import GiveUp, RetryPolicy, Wait, decide
-    from spine.llm.usage import Cost, Usage, add_usage
+    from spine.llm.usage import Cost, Usage, add_usage, total_usage
 
 __all__ = [
     "CATALOGUE",
@@ -46,6 +47,7 @@ __all__ = [
     "RETRYABLE",
     "SNAPSHOT",
     "STOP_REASONS",
+    "WIRE",
     "Adapter",
     "AdapterFactory",
     "Assembler",
@@ -91,6 +93,7 @@ __all__ = [
     "parse_arguments",
     "price",
     "provider_error",
+    "total_usage",
     "unsupported",
 ]
 
@@ -100,6 +103,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "RETRYABLE": "spine.llm.errors",
     "SNAPSHOT": "spine.llm.providers",
     "STOP_REASONS": "spine.llm.response",
+    "WIRE": "spine.llm.chunks",
     "Adapter": "spine.llm.protocols",
     "AdapterFactory": "spine.llm.protocols",
     "Assembler": "spine.llm.assemble",
@@ -145,6 +149,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "parse_arguments": "spine.llm.assemble",
     "price": "spine.llm.catalogue",
     "provider_error": "spine.llm.errors",
+    "total_usage": "spine.llm.usage",
     "unsupported": "spine.llm.errors",
 }
 
