@@ -30,7 +30,7 @@ from spine.proof.replay_log import Recording
 from spine.proof.replay_model import RecordedPolicy, RecordedRoutes
 from spine.proof.replay_standins import stand_in
 from spine.proof.replay_text import Replayed
-from spine.proof.replay_world import ProcessOver, World
+from spine.proof.replay_world import ProcessOver, Unpassed, World
 from spine.run import Run
 from spine.runtime import Runtime
 from spine.scope import Registries
@@ -41,8 +41,9 @@ from spine.values import Secret
 
 __all__ = ["Given", "Replayed", "replay"]
 
-STANDSTILL_S: Final = 1.0
-"""Real seconds without anything happening after which a replay is given up, when no hook is at work."""
+STANDSTILL: Final = 50
+"""Looks without anything happening after which a replay is given up, when no hook is at work; a look lets all others
+run first, so that a machine that is busy with something else does not count."""
 _LOOK_S: Final = 0.02
 _ALONE: Final = Settings(installed_plugins=False)
 _BEGINNINGS: Final = (SessionCreated, SessionResumed, TurnStarted)
@@ -200,6 +201,7 @@ class _Replay:
         )  # an approval binds to them: their drift is told apart
         run.execute = world.execute
         run.policy = RecordedPolicy(world)  # type: ignore[assignment]  # in its shape
+        run.unrevised = Unpassed(world)
         world.run = run
         run.log.observe(world.observe)
         return run
@@ -249,7 +251,7 @@ class _Replay:
 
     async def _watch(self, world: World) -> None:
         """Cut a hook where one was cut; give up when nothing happens any more."""
-        seen, since = world.activity, anyio.current_time()
+        seen, idle = world.activity, 0
         while not world.is_over:
             await anyio.sleep(_LOOK_S)
             overdue, run = world.overdue(), world.run
@@ -257,15 +259,14 @@ class _Replay:
                 run.watch.cut = overdue
                 if run.cancel_scope is not None:
                     run.cancel_scope.cancel()
-            if world.activity != seen:
-                seen, since = world.activity, anyio.current_time()
-            elif anyio.current_time() - since > self._patience(world) and not world.is_over:
+            seen, idle = world.activity, 0 if world.activity != seen else idle + 1
+            if idle > self._patience(world) and not world.is_over:
                 self._differ(Difference(seq=world.length + 1, recorded=world.next, now=None, is_stuck=True))
                 world.finish()
 
     def _patience(self, world: World) -> float:
         at_work = len(world.run.watch.running) if world.run is not None else 0
-        return STANDSTILL_S if at_work <= world.holding else STANDSTILL_S + HOOK_TIMEOUT_S
+        return STANDSTILL if at_work <= world.holding else STANDSTILL + HOOK_TIMEOUT_S / _LOOK_S
 
 
 def _opens_turn(event: RecordedEvent, recording: Recording) -> bool:

@@ -54,7 +54,7 @@ from spine.proof.replay_log import Recording
 from spine.run import Run
 from spine.values import CallId
 
-__all__ = ["ProcessOver", "World", "recreated", "response_of"]
+__all__ = ["ProcessOver", "Unpassed", "World", "recreated", "response_of"]
 
 STIMULI: Final = (InputAccepted, ApprovalDecided, SessionRenamed, CancelRequested)
 """What people and other processes do while a turn runs, or between turns."""
@@ -430,6 +430,19 @@ class World:
             case HookFailed(plugin=plugin, hook=hook, error=error) if "did not return from" in error:
                 return plugin, hook
         return None
+
+
+class Unpassed(set[CallId]):
+    """A run's `unrevised` calls; when hooks have let one through, what was waiting for that is delivered."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def discard(self, element: CallId) -> None:  # type: ignore[override]  # of a wider type in its stub
+        """The hooks are done with a call."""
+        super().discard(element)
+        self._world.deliver()
 
 
 def response_of(data: MessageCommitted) -> ModelResponse:
