@@ -12,7 +12,7 @@ __all__ = ["claim", "end_leases", "is_dead", "this_process"]
 
 _logger = logging.getLogger("spine")
 _ended: set[str] = set()
-"""Owners of this process that ended while the store took nothing, not even that."""
+"""Owners of this process that ended and could not give everything back."""
 
 
 def this_process(now: int, number: int) -> Owner:
@@ -48,8 +48,8 @@ def claim(store: Store, session: SessionId, owner: Owner, *, now: int, lease_us:
 
 def end_leases(store: Store, owner: Owner, *, now: int) -> None:
     """Let everything that `owner` holds be claimed from now on; by this process also when the store fails even here."""
+    _ended.add(owner.id)  # a claim that seemed to fail may come to light when the disk is read again
     try:
         store.renew(owner, until=now)
     except StoreError as error:
-        _ended.add(owner.id)
         _logger.info("leases could not be ended: %s", error)

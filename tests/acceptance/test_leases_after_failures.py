@@ -46,3 +46,17 @@ async def test_the_next_runtime_need_not_wait_for_the_lease(method: str, after: 
         session = await runtime.session("s", agent_of())
         turn = await session.resume() or await session.run("Go.")
         assert turn.status == "completed"
+
+
+async def test_a_claim_that_comes_to_light_later_is_nobodys() -> None:
+    """A disk may keep a claim whose commit it reported as failed, and show it only when it is read again."""
+    memory = MemoryStore()
+    memory.close = lambda: None  # type: ignore[method-assign]  # it outlives its runtimes
+    store = FailingStore(memory, "claim", after=True)
+    store.renew = lambda *arguments, **named: None  # type: ignore[attr-defined]  # nothing is known of the claim yet
+    with pytest.raises(StoreUnavailable):
+        async with staged(store=store) as runtime:
+            await runtime.session("s", agent_of())
+    async with staged(say("Hi."), store=memory) as runtime:
+        session = await runtime.session("s", agent_of())
+        assert (await session.run("Go.")).status == "completed"
