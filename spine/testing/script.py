@@ -40,7 +40,6 @@ __all__ = [
     "stop",
     "think",
     "usage",
-    "words",
 ]
 
 _WORD: Final = re.compile(r"\s*\S+|\s+\Z")
