@@ -226,7 +226,7 @@ def test_every_module_names_its_floor() -> None:
 def test_stated_lengths_are_about_right() -> None:
     """The reading order states lengths of files that exist, right within a fifth or 40 lines."""
     lengths = stated_lengths((ROOT / "docs" / "explanation" / "reading-order.md").read_text())
-    assert round(sum(lengths.values()), -3) == 7000, "the page says seven thousand"
+    assert round(sum(lengths.values()), -3) == 8000, "the page says eight thousand"
     for path, stated in lengths.items():
         assert abs(length_of(path) - stated) <= max(40, stated // 5), f"{path}: {REWRITE}"
 
