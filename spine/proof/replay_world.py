@@ -399,11 +399,11 @@ class World:
 
     async def _hold_back(self, call: CallId, *, is_silent: bool) -> None:
         revised = next(self._revisions(call), None)
-        if revised is None:
+        if revised is None or revised.seq > self.end:
             if not is_silent and self._ends_in_group():
-                await self.forever()
-        elif revised.seq > self.end or (not revised.data.patches and self._cancels_before(revised.seq)):
-            await self.forever()  # its process died, or it was cut, so that its result was withheld
+                await self.forever()  # its process died before it returned
+        elif not revised.data.patches and self._cancels_before(revised.seq):
+            await self.forever()  # it was cut, so that its result was withheld
         elif revised.data.patches:
             await self.reach(self.recording.before(revised))
 
