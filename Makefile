@@ -10,6 +10,7 @@
 #   make wire        recorded provider answers against their expected readings, and cut at COUNT=64 places each
 #   make chaos       every fault over each protocol, on each event loop, with and without retries: the report cards
 #   make writers     processes race for one session: linearizable; COUNT=1000000 attempts, a fifth for PostgreSQL
+#   make canary      COUNT=500 MB of everything a session writes, looked through for secrets
 #   make unknown     COUNT=5000 commits whose answer is lost: nothing twice, nothing missing
 #   make crash       kill a process at every await and store call of eighteen turns, and again in recovery; COUNT= kills
 #   make crash-disk  the same on the disk that this folder lies on
@@ -37,7 +38,7 @@ CORPUS := ../shared/wire
 # What COUNT says only where somebody asked for it; each long run has a number of its own.
 ASKED = $(if $(filter file,$(origin COUNT)),$(1),--count $(COUNT))
 
-.PHONY: writers unknown help demo test lint types scenarios live live-proxy live-keyed wire chaos bench crash crash-disk power damage diskfull prefix-law soak demo-crash clean install install-live
+.PHONY: canary writers unknown help demo test lint types scenarios live live-proxy live-keyed wire chaos bench crash crash-disk power damage diskfull prefix-law soak demo-crash clean install install-live
 .DELETE_ON_ERROR:
 
 help:
@@ -111,6 +112,9 @@ chaos: $(VENV)/.dev
 	@status=0; for subject in anthropic.protocol:AnthropicMessages openai_chat.protocol:OpenAIChat openai_responses.protocol:OpenAIResponses; do \
 		$(RUN) -m pytest -q --spine-conformance spine_$$subject || status=1; \
 	done; exit $$status
+
+canary: $(VENV)/.dev
+	@PYTHONPATH=plugins $(RUN) tests/long/canary.py $(if $(filter command environment,$(firstword $(origin COUNT))),--megabytes $(COUNT))
 
 writers unknown: $(VENV)/.dev
 	@PYTHONPATH=plugins $(RUN) tests/long/$@.py $(if $(filter command environment,$(firstword $(origin COUNT))),--count $(COUNT))

@@ -188,6 +188,8 @@ async def _ask_hooks(run: Run, turn: TurnState, work: _Work, stale: str | None) 
     result, changes = await waterfall(chain, PRE_EXECUTE, given, run.arguments(turn, turn.step), run.watch)
     if turn.cancel is not None:
         await stop_if_cancelled(turn)
+    if changes and run.secrecy.is_on:
+        result, changes = run.secrecy.hooked(result), list(map(run.secrecy.change, changes))
     if changes:
         work.patches = patches(changes, _call_changes)
     if not isinstance(result, ToolInvocation):
@@ -255,7 +257,7 @@ def _wait(run: Run, work: _Work, reason: str | None, stale: str | None) -> None:
         name=work.block.name,
         arguments=work.arguments,
         patches=work.patches,
-        reason=reason,
+        reason=run.secrecy.name(reason),
         replaces=stale,
     )
     try:

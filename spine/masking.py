@@ -6,9 +6,11 @@ from typing import Final
 
 from spine.values import Json, Secret, freeze
 
-__all__ = ["MASK", "SHORTEST_SECRET", "forms_of", "masked", "masked_json"]
+__all__ = ["MASK", "SHORTEST_SECRET", "forms_of", "masked", "masked_end", "masked_json", "open_end"]
 
 MASK: Final = "[secret]"
+CUT: Final = "…"
+"""What stands where a text was cut."""
 SHORTEST_SECRET: Final = 4
 """What is shorter is no secret that could be looked for."""
 
@@ -26,16 +28,35 @@ def forms_of(secrets: Iterable[Secret]) -> tuple[str, ...]:
 
 
 def masked_json(value: Json, secrets: Collection[Secret]) -> Json:
-    """A JSON value with every text in it masked; keys are left alone."""
+    """A JSON value with every text in it masked, keys included."""
     match value:
         case str():
             return masked(value, secrets)
         case Mapping():
-            return freeze({key: masked_json(member, secrets) for key, member in value.items()})
+            return freeze({masked(key, secrets): masked_json(member, secrets) for key, member in value.items()})
         case tuple() | list():
             return tuple(masked_json(member, secrets) for member in value)
         case _:
             return value
+
+
+def masked_end(text: str, forms: Iterable[str]) -> str:
+    """A text that may have been cut, without the beginning of a secret at its end."""
+    kept = text.removesuffix(CUT)
+    size = open_end(kept, forms)
+    return text if size < SHORTEST_SECRET else f"{kept[: len(kept) - size]}{MASK}{text[len(kept) :]}"
+
+
+def open_end(text: str, forms: Iterable[str]) -> int:
+    """How many characters at the end of `text` are the beginning of one of `forms`."""
+    return max((_overlap(text, form) for form in forms), default=0)
+
+
+def _overlap(text: str, form: str) -> int:
+    for size in range(min(len(text), len(form) - 1), 0, -1):
+        if text.endswith(form[:size]):
+            return size
+    return 0
 
 
 def _forms(secret: Secret) -> set[str]:

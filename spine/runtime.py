@@ -282,7 +282,7 @@ class Runtime:
         own = Scope(ScopeId(f"session {log.session}"), parent)
         self._plugins.registries.forget(own)
         self._fill_scope(agent, own)
-        created = log.status.created
+        created, secrecy = log.status.created, self._routes.secrecy
         run = Run(
             log=log,
             agent=agent,
@@ -295,10 +295,10 @@ class Runtime:
             random=self._options["random"],
             policy=self._options["policy"],
             deps=deps,
-            metadata=created.metadata if created is not None else freeze_object({**agent.metadata, **(metadata or {})}),
+            metadata=created.metadata if created else secrecy.metadata({**agent.metadata, **(metadata or {})}),
             variables=freeze_object(variables or {}),
             secrets=self._options["secrets"],
-            secrecy=self._routes.secrecy,
+            secrecy=secrecy,
             plugins=lambda: self._plugins.versions,
             strict=self._options["strict"],
             workers=self._workers,

@@ -17,18 +17,22 @@ from spine.llm.chunks import (
     Chunk,
     ProviderEvent,
     RefusalDelta,
+    ResponseStarted,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
+    ToolCallStarted,
+    UsageReported,
 )
 from spine.llm.errors import Failure, ProviderError
 from spine.llm.protocols import Adapter
 from spine.llm.request import ModelRequest
 from spine.llm.response import ModelResponse
-from spine.masking import forms_of, masked, masked_json
-from spine.messages import Message
+from spine.llm.usage import Usage
+from spine.masking import forms_of, masked, masked_end, masked_json, open_end
+from spine.messages import DocumentBlock, Message, ProviderState
 from spine.tools import ToolOutcome
-from spine.values import Json, Secret
+from spine.values import Json, JsonObject, Secret, freeze_object
 
 __all__ = ["MaskedAdapter", "Secrecy"]
 
@@ -39,8 +43,9 @@ _TEXT: Final[Mapping[type, str]] = {
     ToolCallDelta: "arguments",
 }
 """The field of a chunk that holds a piece of text."""
-_OF_BLOCKS: Final = ("text", "arguments_text", "url", "transcript")
-_JSON_OF_BLOCKS: Final = ("value", "arguments", "data")
+_OF_BLOCKS: Final = frozenset(("text", "arguments_text", "url", "transcript", "vendor_id"))
+_JSON_OF_BLOCKS: Final = frozenset(("value", "arguments", "data"))
+_OF_EVENTS: Final = frozenset(("by", "cause", "reason"))
 
 
 class Secrecy:
@@ -71,10 +76,67 @@ class Secrecy:
         """A JSON value without secrets."""
         return masked_json(value, self._secrets) if self.forms else value
 
+    def metadata(self, value: Mapping[str, Any]) -> JsonObject:
+        """An object without secrets, frozen."""
+        return freeze_object(self._any(value))
+
+    def _any(self, value: Any) -> Any:
+        return self.json(value)
+
+    def hooked(self, value: Any) -> Any:
+        """What a hook made of a call: its arguments, or why it may not run as it is, without secrets."""
+        arguments, reason = getattr(value, "arguments", None), getattr(value, "reason", None)
+        if isinstance(arguments, Mapping):
+            return attrs.evolve(value, arguments=self._any(arguments))
+        return attrs.evolve(value, reason=self.text(reason)) if isinstance(reason, str) else value
+
+    def change(self, change: Any) -> Any:
+        """A change of a hook's without secrets."""
+        return attrs.evolve(change, old=self.hooked(change.old), new=self.hooked(change.new))
+
+    def event(self, event: Any) -> Any:
+        """What a person asked for or decided, without secrets."""
+        changes: dict[str, Any] = {}
+        for field in attrs.fields(type(event)):
+            value = getattr(event, field.name)
+            if type(value) is Message:
+                changes[field.name] = self.message(value)
+            elif field.name in _OF_EVENTS and isinstance(value, str):
+                changes[field.name] = self.text(value)
+        return attrs.evolve(event, **changes) if changes else event
+
     def message(self, message: Message) -> Message:
         """A message without secrets; the same object when it held none."""
-        content = self.content(message.content)
-        return message if content == message.content else attrs.evolve(message, content=content)
+        content, metadata = self.content(message.content), self._any(message.metadata)
+        origin = message.origin and attrs.evolve(
+            message.origin, model=self.name(message.origin.model), response_id=self.name(message.origin.response_id)
+        )
+        changed = attrs.evolve(message, content=content, metadata=metadata, origin=origin)
+        return message if changed == message else changed
+
+    def name(self, text: str | None) -> str | None:
+        """A name or an id, if there is one, without secrets."""
+        return text and self.text(text)
+
+    def state(self, state: ProviderState | None) -> ProviderState | None:
+        """A provider's own state without secrets, which it does not hold unless it is told them."""
+        return state and attrs.evolve(state, data=self.json(state.data))
+
+    def usage(self, usage: Usage) -> Usage:
+        """Counts as reported, without secrets in what stood beside them."""
+        return attrs.evolve(usage, raw=self._any(usage.raw))
+
+    def response(self, response: ModelResponse) -> ModelResponse:
+        """An answer without secrets, whatever it names itself and its end."""
+        return attrs.evolve(
+            response,
+            message=self.message(response.message),
+            raw_stop_reason=self.name(response.raw_stop_reason),
+            usage=self.usage(response.usage),
+            model=self.name(response.model),
+            response_id=self.name(response.response_id),
+            metadata=self._any(response.metadata),
+        )
 
     def content(self, content: tuple[Any, ...]) -> tuple[Any, ...]:
         """Blocks without secrets. Binary data are left alone: a block's `data` is looked at where it is JSON."""
@@ -86,7 +148,9 @@ class Secrecy:
             value = getattr(block, field.name)
             if field.name == "content":
                 changes[field.name] = self.content(value)
-            elif field.name in _OF_BLOCKS and isinstance(value, str):
+            elif field.name == "provider_state":
+                changes[field.name] = self.state(value)
+            elif isinstance(value, str) and (field.name in _OF_BLOCKS or _is_title(block, field.name)):
                 changes[field.name] = self.text(value)
             elif field.name in _JSON_OF_BLOCKS and not isinstance(value, str):
                 changes[field.name] = self.json(value)
@@ -101,10 +165,16 @@ class Secrecy:
         return attrs.evolve(outcome, content=self.content(outcome.content), error=error)
 
     def failure(self, failure: Failure) -> Failure:
-        """A failure without secrets."""
+        """A failure without secrets, nor the beginning of one where its texts were cut."""
         details: Any = self.json(failure.details)
-        raw = failure.raw and self.text(failure.raw)
-        return attrs.evolve(failure, message=self.text(failure.message), raw=raw, details=details)
+        texts = {name: getattr(failure, name) for name in ("message", "code", "request_id", "raw")}
+        told: dict[str, Any] = {name: text and masked_end(self.text(text), self.forms) for name, text in texts.items()}
+        return attrs.evolve(failure, details=details, **told)
+
+
+def _is_title(block: Any, field: str) -> bool:
+    """Names of tools are left alone: they must be found again."""
+    return field == "name" and type(block) is DocumentBlock
 
 
 class MaskedAdapter:
@@ -126,10 +196,12 @@ class MaskedAdapter:
                 async for item in stream:
                     for chunk in held.pass_on(item):
                         yield chunk
+                return
             except ProviderError as error:
                 for chunk in held.rest():
                     yield chunk
-                raise ProviderError(self._secrecy.failure(error.failure)) from error.__cause__
+                failure, cause = self._secrecy.failure(error.failure), error.__cause__
+        raise ProviderError(failure) from cause  # with no context: that would be the error as it was
 
 
 class _Held:
@@ -148,7 +220,7 @@ class _Held:
             return
         if kind is ModelResponse:
             yield from self.rest()
-            yield attrs.evolve(item, message=self._secrecy.message(item.message))
+            yield self._secrecy.response(item)
             return
         if kind is BlockEnded:
             yield from self.rest(item.index)
@@ -158,7 +230,7 @@ class _Held:
         for key in [key for key in self._ends if key != (kind, index) and key[0] is not ToolCallDelta]:
             yield self._take(key)
         text = self._secrecy.text(self._ends.pop((kind, index), "") + piece)
-        kept = _open_end(text, self._secrecy.forms)
+        kept = open_end(text, self._secrecy.forms)
         if kept:
             self._ends[kind, index] = text[-kept:]
         if len(text) > kept or not piece:
@@ -174,24 +246,18 @@ class _Held:
         return kind(index, self._ends.pop(key))
 
 
-def _open_end(text: str, forms: Iterable[str]) -> int:
-    """How many characters at the end of `text` are the beginning of one of `forms`."""
-    return max((_overlap(text, form) for form in forms), default=0)
-
-
-def _overlap(text: str, form: str) -> int:
-    for size in range(min(len(text), len(form) - 1), 0, -1):
-        if text.endswith(form[:size]):
-            return size
-    return 0
-
-
 def _as_it_is(item: Any, secrecy: Secrecy) -> Any:
     return item
 
 
 _WHOLE: Final[Mapping[type, Callable[[Any, Secrecy], Any]]] = {
     BlockAdded: lambda item, secrecy: attrs.evolve(item, block=secrecy.content((item.block,))[0]),
+    BlockEnded: lambda item, secrecy: attrs.evolve(item, provider_state=secrecy.state(item.provider_state)),
+    ResponseStarted: lambda item, secrecy: attrs.evolve(
+        item, model=secrecy.name(item.model), response_id=secrecy.name(item.response_id)
+    ),
+    ToolCallStarted: lambda item, secrecy: attrs.evolve(item, vendor_id=secrecy.name(item.vendor_id)),
+    UsageReported: lambda item, secrecy: attrs.evolve(item, usage=secrecy.usage(item.usage)),
     ProviderEvent: lambda item, secrecy: attrs.evolve(item, data=secrecy.json(item.data)),
 }
 """Chunks that arrive whole, and what is done with them."""

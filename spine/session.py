@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 import anyio
-import attrs
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint_if_cancelled
 
@@ -260,15 +259,10 @@ class Session:
         """Append; the session's own first event goes before whatever comes first."""
         first = () if self._announced else self._announcement()
         if self._run.secrecy.is_on:
-            events = tuple(map(self._masked, events))
+            events = tuple(map(self._run.secrecy.event, events))
         seq = self._run.log.append(*first, *events, place=place, consumed=consumed)
         self._announced = True
         return seq
-
-    def _masked(self, event: Any) -> Any:
-        if type(event) is not InputAccepted:
-            return event
-        return attrs.evolve(event, message=self._run.secrecy.message(event.message))
 
     def _announcement(self) -> tuple[Any, ...]:
         run, fact = self._run, AgentFact(name=self.agent.name, contract=self._contract, reference=self._reference)

@@ -16,7 +16,7 @@ from spine.llm.errors import Failure, ProviderError
 from spine.llm.protocols import Body, Decoder, ProviderSettings, WireProtocol
 from spine.llm.request import ModelRequest
 from spine.llm.response import ModelResponse
-from spine.masking import masked
+from spine.masking import forms_of, masked, masked_end
 from spine.values import Secret
 from spine.wire.addresses import check_address
 from spine.wire.capture import Capture
@@ -188,7 +188,8 @@ class HttpAdapter:
         )
 
     def _masked(self, text: str) -> str:
-        return text if self.settings.secret is None else masked(text, (self.settings.secret,))
+        secrets = () if self.settings.secret is None else (self.settings.secret,)
+        return masked_end(masked(text, secrets), forms_of(secrets)) if secrets else text
 
     def _request_id(self, answer: Answer) -> str | None:
         found = next((answer.headers[name] for name in REQUEST_IDS if name in answer.headers), None)
