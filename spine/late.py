@@ -28,6 +28,7 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.testing.store_machine": "spine.testing.store_contract",  # hypothesis
         "spine.testing.scenario_run": "spine.testing.pytest_plugin",
         "spine.testing.scenario_recording": "spine.testing.pytest_plugin",
+        "spine.testing.crash_sweep": "spine.testing.pytest_plugin",
         "spine.testing.conformance": "spine.testing.pytest_plugin",
         "spine.testing.fixtures": "spine.testing.pytest_plugin",
         "spine.testing.network": "spine.testing.pytest_plugin",
@@ -54,9 +55,9 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.cli.transcript": "spine.cli",
         "spine.cli.upkeep": "spine.cli",
         "spine.cli.verify": "spine.cli",
+        "spine.cli.what_if": "spine.cli",
         "spine.cli.installed": "spine.cli.reading",
         "spine.cli.exported": "spine.cli.reading",
-        "spine.cli.what_if": "spine.cli",
         "spine.cli.wire_view": "spine.cli.request",
         "spine.cli.captured": "spine.cli.decode",
         "spine.cli.missing_model": "spine.cli.turns",

@@ -27,11 +27,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("spine")
     record = "ask the real models that scenarios name anew, and write their answers into the files"
     group.addoption("--spine-record", action="store_true", help=record)
+    sweep = "play each scenario once for every place where its process can die, instead of comparing its transcript"
+    group.addoption("--spine-crash-sweep", action="store_true", help=sweep)
     group.addoption("--spine-conformance", action="append", default=[], metavar="MODULE:FACTORY", help=help)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker that lifts the guard."""
+    """The marker that lifts the guard; options that cannot hold together are refused."""
+    writes = config.getoption("--spine-record") or config.getoption("--snapshot-update", False)
+    if config.getoption("--spine-crash-sweep") and writes:
+        raise pytest.UsageError("--spine-crash-sweep compares no transcript, so nothing can be written with it")
     config.addinivalue_line("markers", "live: talks to a real model; the network guard does not act")
 
 
@@ -56,16 +61,20 @@ class ScenarioItem(pytest.Item):
     """A scenario, run as a test."""
 
     def runtest(self) -> None:
-        """Run it; with `--snapshot-update` its transcript is written anew, with `--spine-record` its script."""
-        if self.config.getoption("--spine-record"):
-            result = load("spine.testing.scenario_recording").record_scenario(self.path)
-            if not result.is_ok:
-                raise ScenarioFailed(str(result))
-            return
-        update = bool(self.config.getoption("--snapshot-update", False))
-        result = load("spine.testing.scenario_run").run_scenario(self.path, update=update)
+        """Play it as the options say; with `--snapshot-update` its transcript is written anew."""
+        result = self._result()
+        if getattr(result, "skipped", None) is not None:
+            pytest.skip(result.skipped)
         if not result.is_ok:
             raise ScenarioFailed(str(result))
+
+    def _result(self) -> Any:
+        if self.config.getoption("--spine-record"):
+            return load("spine.testing.scenario_recording").record_scenario(self.path)
+        if self.config.getoption("--spine-crash-sweep"):
+            return load("spine.testing.crash_sweep").sweep_scenario(self.path)
+        update = bool(self.config.getoption("--snapshot-update", False))
+        return load("spine.testing.scenario_run").run_scenario(self.path, update=update)
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
         """What differs, without a traceback."""

@@ -259,6 +259,34 @@ def test_scenarios_are_recorded_with_the_real_model(pytester: pytest.Pytester) -
     pytester.runpytest().assert_outcomes(passed=1)
 
 
+UNFIT = """\
+scenario: says hello in so many steps
+agent: {model: "demo:small"}
+inputs: [{user: Hi}]
+model: [{say: Hello}]
+expect: {turns: [{status: completed, steps: %d}]}
+"""
+
+
+@pytest.mark.parametrize(("steps", "outcome"), [(1, "passed"), (2, "failed")])
+def test_scenarios_are_played_once_for_every_place_of_death(
+    pytester: pytest.Pytester, steps: int, outcome: str
+) -> None:
+    """`--spine-crash-sweep` plays them with crashes, and other tests as ever."""
+    (pytester.path / "hello.scenario.yaml").write_text(UNFIT % steps)
+    pytester.makepyfile("def test_other(): pass")
+    result = pytester.runpytest("--spine-crash-sweep")
+    assert result.parseoutcomes() == ({"passed": 2} if outcome == "passed" else {"passed": 1, "failed": 1})
+    assert ("without a crash" in str(result.stdout)) == (outcome == "failed")
+
+
+@pytest.mark.parametrize("option", ["--snapshot-update", "--spine-record"])
+def test_a_crash_sweep_writes_nothing(pytester: pytest.Pytester, option: str) -> None:
+    result = pytester.runpytest("--spine-crash-sweep", option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--spine-crash-sweep compares no transcript*"])
+
+
 @pytest.mark.parametrize(
     "options", [("-n", "2"), ("-p", "randomly", "-p", "no:cacheprovider")], ids=["xdist", "randomly"]
 )
