@@ -227,7 +227,10 @@ def _names(request: ModelRequest, traits: Traits) -> dict[str, str]:
 
 def _options(request: ModelRequest) -> tuple[dict[str, Any], dict[str, Any]]:
     """The caller's own fields and their `extra_body`. Raises `invalid_request` for what no field may hold."""
-    fields, extra = read_options(request, NAME, OPTIONS, _OURS)
+    if NAME not in request.provider_options:
+        return {}, {}
+    asked = {name for name in ("stop_sequences", *LEAST) if getattr(request, name) not in (None, ())}
+    fields, extra = read_options(request, NAME, OPTIONS, _OURS | asked)
     cache, betas = fields.get("cache"), fields.get("betas", ())
     if not (cache is None or isinstance(cache, str)) or cache not in MARKS:
         raise _wrong_option("cache", "5m, 1h or off")

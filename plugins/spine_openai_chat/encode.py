@@ -71,14 +71,14 @@ class ChatEncoder:
         refuse_features(request, traits, [("a thinking budget in tokens", "thinking", type(request.thinking) is int)])
         refuse_unsupported(request, traits, NAMESPACE)
         tool_names(request, traits)
-        _options(request)
+        _options(request, traits)
         self._targets.of(str(request.route), traits).prepare(request.messages)
 
     def encode(self, request: ModelRequest, traits: Traits) -> Body:
         """The body of one POST."""
         losses: dict[str, None] = {}
         turns = self._targets.of(str(request.route), traits)
-        fields = {**_parameters(request, traits, losses), **_options(request)}
+        fields = {**_parameters(request, traits, losses), **_options(request, traits)}
         if request.tools:
             fields["tools"] = [_tool(tool, traits) for tool in request.tools]
         items = [*_system(request.system, traits), *turns.encode(request.messages, losses)]
@@ -151,7 +151,10 @@ def _system(blocks: Iterable[SystemBlock], traits: Traits) -> list[bytes]:
     return [b"," + to_json({"role": "developer" if traits.developer_role else "system", "content": text})]
 
 
-def _options(request: ModelRequest) -> dict[str, Any]:
-    """The caller's own fields."""
-    fields, extra = read_options(request, NAMESPACE, OPTIONS, _OURS)
+def _options(request: ModelRequest, traits: Traits) -> dict[str, Any]:
+    """The caller's own fields, none of them one that the request asks for."""
+    if NAMESPACE not in request.provider_options:
+        return {}
+    asked = _parameters(request, traits, {}).keys() - {"stream_options"}
+    fields, extra = read_options(request, NAMESPACE, OPTIONS, _OURS | asked)
     return {**fields, **extra}

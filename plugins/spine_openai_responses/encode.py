@@ -124,7 +124,7 @@ def _parameters(request: ModelRequest, traits: Traits, losses: dict[str, None]) 
 def _with_options(request: ModelRequest, fields: dict[str, Any]) -> dict[str, Any]:
     """`fields` and the caller's own. Raises `invalid_request` for those that contradict the request."""
     _refuse_server_state(request)
-    options, extra = read_options(request, NAME, OPTIONS, _OURS)
+    options, extra = read_options(request, NAME, OPTIONS, _OURS | fields.keys())
     for key in ("reasoning", "text"):
         if key in options and isinstance(fields.get(key), dict):
             options[key] = _merged(key, fields[key], options[key])
