@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from spine.codec import Codec, chain_hash
+from spine.commits import append_settled
 from spine.owning import claim
 from spine.store import Append, Claim, Content, Owner, Row, Store
 from spine.values import SessionId
@@ -48,7 +49,7 @@ def claimed(store: Store, session: SessionId, owner: Owner, now: int) -> Iterato
 
 
 def store_all(store: Store, batches: Sequence[Append]) -> None:
-    """Append in one transaction; raises the first refusal."""
-    for verdict in store.append(batches):
+    """Append in one transaction; raises the first refusal. An answer that was lost is asked for again."""
+    for verdict in append_settled(store, batches):
         if verdict is not None:
             raise verdict

@@ -248,7 +248,7 @@ class Codec:
             raise
         except Exception as exc:
             if is_erased(row.data):  # of a plugin, whose type does not say what it can do without
-                return UnknownEvent(freeze_object(data))
+                return UnknownEvent(freeze_object(data), is_erased=event_type is not None)
             raise LogBroken(
                 f"seq {row.seq} ({row.type}): its data does not fit the type: {exc!r}", seq=row.seq
             ) from exc

@@ -65,7 +65,7 @@ class Writer:
 
     def write_now(self, batch: Append) -> None:
         """Store a batch on this thread, for stores that do not wait."""
-        verdict = _append(self.store, (batch,))[0]
+        verdict = append_settled(self.store, (batch,))[0]
         if verdict is not None:
             raise verdict
 
@@ -115,7 +115,7 @@ class Writer:
         for entry in entries:
             entry.began = began
         try:
-            verdicts = _append(self.store, [entry.batch for entry in entries])
+            verdicts = append_settled(self.store, [entry.batch for entry in entries])
         except Exception as error:
             verdicts = [error] * len(entries)
         for entry in entries:
@@ -143,8 +143,11 @@ class Writer:
         )
 
 
-def _append(store: Store, batches: Sequence[Append]) -> Sequence[Exception | None]:
-    """The store's verdicts; those of a commit without an answer are learnt by appending the same again."""
+def append_settled(store: Store, batches: Sequence[Append]) -> Sequence[Exception | None]:
+    """The store's verdicts; those of a commit without an answer are learnt by appending the same again.
+
+    Raises `AppendOutcomeUnknown` when no answer comes within a second.
+    """
     try:
         return store.append(batches)
     except AppendOutcomeUnknown as lost:

@@ -19,11 +19,11 @@ from typing import Any, BinaryIO, Final
 import attrs
 import msgspec
 
+from spine.appending import claimed, store_all
 from spine.codec import Codec, row_hash
-from spine.errors import LogBroken, SessionExists, StoreError, StoreUnavailable, ValueRefused
+from spine.errors import LogBroken, SessionExists, StoreUnavailable, ValueRefused
 from spine.log import LogReader
-from spine.recorded import ERASED_TYPE
-from spine.store import Append, Content, Owner, Row, SessionInfo, Store, digests_in
+from spine.store import ERASED_TYPE, Append, Content, Owner, Row, SessionInfo, Store, digests_in
 from spine.stored import StoredLog
 from spine.values import Digest, SessionId, decode, digest, session_id
 
@@ -353,11 +353,8 @@ def import_checked(reader: ExportReader, store: Store, *, owner: Owner, now: int
     begin = have[0] if have else 0
     contents = 0
     if begin < reader.head[0]:
-        claim = store.claim(session, owner, now=now, lease_us=60_000_000)
-        try:
+        with claimed(store, session, owner, now) as claim:
             contents = _append_all(reader, store, claim.token, claim.seq, claim.hash or reader.genesis)
-        finally:
-            store.release(session, owner)
     return Imported(
         session=session, seq=reader.head[0], added=reader.head[0] - begin, contents=contents, torn=reader.torn
     )
@@ -376,9 +373,7 @@ def _append_all(reader: ExportReader, store: Store, token: int, seq: int, prev: 
     def flush() -> None:
         nonlocal seq, prev
         batch = Append(reader.session, token, seq, prev, tuple(rows), tuple(contents.values()))
-        (verdict,) = store.append((batch,))
-        if verdict is not None:
-            raise verdict if isinstance(verdict, StoreError) else StoreUnavailable(str(verdict))
+        store_all(store, (batch,))
         seq, prev = rows[-1].seq, rows[-1].hash
         written.update(contents)
         rows.clear()

@@ -2,23 +2,25 @@
 
 The child shares the events up to there, by reference; its own first event is `session.forked`, whose previous hash is
 the parent's at that seq. What is open there is closed in the child by the rules of a cancel, in the same batch, so its
-next request is valid. The parent is not touched.
+next request is valid. What was erased of the shared events is accounted for there, too. The parent is not touched.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import attrs
 
 from spine import outcomes
 from spine.appending import Fact, batch_of, claimed, store_all
 from spine.attempts import crashed_partial
 from spine.errors import SessionExists, UsageError
-from spine.events import MessageInterrupted, SessionForked, ToolCompleted, ToolRevised, TurnCancelled
+from spine.events import ContentErased, MessageInterrupted, SessionForked, ToolCompleted, ToolRevised, TurnCancelled
 from spine.frozen import frozen
 from spine.projectors.projector import fold
 from spine.projectors.status import Status, TurnState
 from spine.revisions import result_block, unshown
-from spine.store import Owner
+from spine.store import Owner, digests_in
 from spine.stored import StoredLog
-from spine.values import SessionId, decode, step_of
+from spine.values import Digest, SessionId, decode, freeze_object, step_of
 
 __all__ = ["Forked", "fork"]
 
@@ -64,7 +66,7 @@ def fork(
         raise SessionExists(f'session "{child}" is in {store.url} already', hint=f"spine log {child}")
     parent = _recorded_in(source, at)
     closing = _closing(source, at, withholds=withholds) if opening is None else opening
-    facts = ((SessionForked(parent=parent, seq=at, hash=row.hash.hex()), None), *closing)
+    facts = ((SessionForked(parent=parent, seq=at, hash=row.hash.hex()), None), *_erasures(source, at), *closing)
     with claimed(store, child, owner, now) as claim:
         batch = batch_of(source.codec, child, claim.token, (at, row.hash), facts, now, base=source.session)
         store_all(store, (batch,))
@@ -77,6 +79,22 @@ def _recorded_in(source: StoredLog, seq: int) -> SessionId:
     for row in source.rows(after=seq, types=("session.forked",)):
         return SessionId(decode(row.data)["parent"])
     return source.session
+
+
+def _erasures(source: StoredLog, seq: int) -> Iterator[Fact]:
+    """What the source says after `seq` about what was erased of the shared events: the child must say it, too."""
+    for event in source.read(after=seq, types=("content.erased",)):
+        said: ContentErased = event.data
+        events = {place: left for place, left in said.events.items() if int(place) <= seq}
+        contents = dict(said.contents)
+        if contents:
+            contents = {found: contents[found] for found in _referred_to(source, seq) if found in contents}
+        if events or contents:
+            yield attrs.evolve(said, events=freeze_object(events), contents=freeze_object(contents)), None
+
+
+def _referred_to(source: StoredLog, seq: int) -> set[Digest]:
+    return {found for row in source.rows(until=seq) for found in digests_in(row.data)}
 
 
 def _closing(source: StoredLog, seq: int, *, withholds: bool) -> tuple[Fact, ...]:

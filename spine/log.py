@@ -218,7 +218,7 @@ class SessionLog(LogReader):
                 continue
             data = None if is_known and kind in _READ_BY_NAME else decode_data(row, content)
             if type(data) is UnknownEvent:
-                if row.required or row.origin is None:
+                if (row.required and not data.is_erased) or row.origin is None:
                     raise EventUnknown(_unknown_text(self.session, row), seq=row.seq, hint=_unknown_hint(row))
                 continue
             try:
@@ -259,6 +259,9 @@ class SessionLog(LogReader):
             to_status(self.status, envelope, data)
         elif kind == "content.added" and data.text != ERASED_TEXT:  # one that was erased is added again
             self.content_seqs.setdefault(data.digest, envelope.seq)
+        elif kind == "content.erased":
+            gone = data.contents
+            self.content_seqs = {each: seq for each, seq in self.content_seqs.items() if each not in gone}
 
     # -------------------------------------------------------------------------------------------- append
 

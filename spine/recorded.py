@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import attrs
 
 from spine.frozen import frozen
-from spine.store import Content
+from spine.store import ERASED_TYPE, Content
 from spine.values import DIGEST_FORMAT, Digest, JsonObject, SessionId, StepId, TurnId, encode
 
 __all__ = [
@@ -97,14 +97,14 @@ class UnknownEvent:
     """Data of an event whose type or version this installation does not know."""
 
     data: JsonObject
+    is_erased: bool = False
+    """Its type is known here, but what an erasure left does not fit it."""
 
 
 # ------------------------------------------------------------------------------------------------- erased data
 
 ERASED_KEY: Final = "$erased"
 ERASED_TEXT: Final = "[erased]"
-ERASED_TYPE: Final = "application/vnd.spine.erased"
-"""The media type of what is kept in the place of a content that was erased."""
 _ERASED: Final = f'{{"{ERASED_KEY}":"{DIGEST_FORMAT}'.encode()
 _DIGITS: Final = 64
 

@@ -29,6 +29,8 @@ MAX_EVENT_BYTES = 1024 * 1024
 MAX_CONTENT_BYTES = 64 * 1024 * 1024
 INLINE_CONTENT_BYTES = 64 * 1024
 """Text longer than this lies beside the log, by digest."""
+ERASED_TYPE = "application/vnd.spine.erased"
+"""The media type of what is kept in the place of a content that was erased."""
 
 
 class Row(NamedTuple):
@@ -78,6 +80,7 @@ class Append:
     prev_hash: bytes
     rows: tuple[Row, ...]
     contents: tuple[Content, ...] = ()
+    """Those that are there already stay as they are, but for an `ERASED_TYPE`: its bytes come back."""
     consumed: tuple[int, ...] = ()
     base: SessionId | None = None
     """Of the first batch of a fork: the session whose events 1 to `seq` stand before it, shared and not copied."""

@@ -11,8 +11,8 @@ from spine.codec import Codec, genesis, row_hash
 from spine.errors import LogBroken, SessionUnknown, ValueRefused
 from spine.events import RecordedEvent
 from spine.projectors.projector import Projector, ViewingProjector, fold_all
-from spine.recorded import ERASED_TYPE, is_erased
-from spine.store import Row, Store
+from spine.recorded import is_erased
+from spine.store import ERASED_TYPE, Row, Store
 from spine.values import Digest, SessionId, decode, digest
 
 __all__ = ["StoredLog"]

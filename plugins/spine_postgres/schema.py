@@ -127,7 +127,11 @@ _CONTENTS: Final = """,
 beside AS (
     INSERT INTO contents SELECT c.*
     FROM head, unnest(%(digests)s::text[], %(media_types)b::bytea[], %(bodies)b::bytea[]) AS c
-    ORDER BY 1 ON CONFLICT (digest) DO NOTHING)"""
+    ORDER BY 1 ON CONFLICT (digest) DO NOTHING),
+revived AS (
+    UPDATE contents SET media_type = c.media_type, data = c.data
+    FROM head, unnest(%(digests)s::text[], %(media_types)b::bytea[], %(bodies)b::bytea[]) AS c(digest, media_type, data)
+    WHERE contents.digest = c.digest AND contents.media_type = convert_to(%(erased_type)s, 'UTF8'))"""
 _CONSUMED: Final = """,
 taken AS (DELETE FROM inbox USING head WHERE inbox.session = head.no AND inbox.no = ANY(%(consumed)s::bigint[]))"""
 

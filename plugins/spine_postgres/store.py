@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from psycopg.rows import args_row
 
-from spine.store import Append, Claim, Content, InboxEntry, Owner, Row, SessionInfo
+from spine.store import ERASED_TYPE, Append, Claim, Content, InboxEntry, Owner, Row, SessionInfo
 from spine.stores import verdicts
 from spine.values import Digest, SessionId
 from spine_postgres import schema, upkeep
@@ -251,6 +251,7 @@ def _send(connection: Connection, batch: Append) -> Any:
         "created": rows[0].at if rows else None,
         "updated": rows[-1].at if rows else None,
         "consumed": list(batch.consumed),
+        "erased_type": ERASED_TYPE,
     }
     given |= _columns(_ROW_COLUMNS, rows)
     given |= _columns(_CONTENT_COLUMNS, map(_content_row, batch.contents))

@@ -88,9 +88,11 @@ def _view(projector: Projector[Any], state: Any) -> Any:
 def refuse_unknown(event: RecordedEvent) -> None:
     """Raise `EventUnknown` for an unknown event of the core, or one that its plugin declared required.
 
-    Any other unknown event is skipped: returns without effect, as for every known event.
+    Any other unknown event is skipped, as is an erased one of a known plugin's: returns without effect, as for every
+    known event.
     """
-    if type(event.data) is not UnknownEvent or not (event.required or event.origin is None):
+    data = event.data
+    if type(data) is not UnknownEvent or not ((event.required and not data.is_erased) or event.origin is None):
         return
     owner = "the core" if event.origin is None else f"plugin {event.origin}"
     raise EventUnknown(

@@ -213,7 +213,8 @@ class _Check:
         try:
             event = self._reader.codec.decode_row(self._reader.session, row, self._prev, self._reader.content)
             if isinstance(event.data, UnknownEvent):
-                self._unknown(row, event)
+                if not event.data.is_erased:  # those are listed as such
+                    self._unknown(row, event)
             else:
                 self._extra_fields(row, event)
                 self._calls(event)

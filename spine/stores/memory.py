@@ -11,7 +11,7 @@ from struct import Struct
 
 import attrs
 
-from spine.store import Append, Claim, Content, InboxEntry, Overwrite, Owner, Row, SessionInfo, digests_in
+from spine.store import ERASED_TYPE, Append, Claim, Content, InboxEntry, Overwrite, Owner, Row, SessionInfo, digests_in
 from spine.stores import verdicts
 from spine.values import Digest, SessionId
 
@@ -250,7 +250,8 @@ class MemoryStore:
             add((kinds.setdefault(kind, kind), place, pack(at, len(hash)) + hash + data))
             kept.hash = hash
         for content in batch.contents:
-            self._contents.setdefault(content.digest, content)
+            if self._contents.setdefault(content.digest, content).media_type == ERASED_TYPE:
+                self._contents[content.digest] = content
         for number in batch.consumed:
             kept.inbox.pop(number, None)
         for overwrite in batch.erased:

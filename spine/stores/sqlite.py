@@ -49,7 +49,6 @@ _IF_HEAD = " WHERE no = ? AND token = ? AND seq = ? AND hash = ?"
 _ADVANCE = "UPDATE sessions SET seq = ?, hash = ?, updated = ?, created = ?" + _IF_HEAD
 _KEEP = "UPDATE sessions SET seq = seq" + _IF_HEAD
 _ADD_EVENT = "INSERT INTO events(key, at, kind, place, data, hash) VALUES (?, ?, ?, ?, ?, ?)"
-_ADD_CONTENT = "INSERT INTO contents(digest, media_type, data) VALUES (?, ?, ?) ON CONFLICT(digest) DO NOTHING"
 _PAGE = "SELECT key, at, kind, place, data, hash FROM events WHERE key > ? AND key <= ?{types} ORDER BY key LIMIT "
 _NEW_TOKEN = "1 + coalesce((SELECT until FROM owners WHERE id = ''), 0)"
 _CLAIM = (
@@ -197,8 +196,8 @@ class SqliteStore:
     def _locate(self, connection: sqlite3.Connection, batch: Append) -> tuple[int, int] | None:
         """The session's number and the time that its events count from; None when nobody ever claimed it."""
         # Should a session be deleted and its number given to another, then its writer's hash is not that one's head.
-        # A first batch has no hash to tell: it asks for the number.
-        known = self._known.get(batch.session) if batch.seq else None
+        # A first batch, also that of a fork, has no hash to tell: it asks for the number.
+        known = self._known.get(batch.session) if batch.seq and batch.base is None else None
         if known is not None:
             return known
         found = connection.execute("SELECT no, created FROM sessions WHERE id = ?", (batch.session,)).fetchone()
@@ -462,7 +461,7 @@ def _add_beside(connection: sqlite3.Connection, batch: Append, no: int) -> None:
     if batch.erased or batch.erased_contents:
         upkeep.overwrite(connection, batch.erased, batch.erased_contents)
     if batch.contents:
-        connection.executemany(_ADD_CONTENT, [(each.digest, each.media_type, each.data) for each in batch.contents])
+        upkeep.add_contents(connection, batch.contents)
     if batch.consumed:
         connection.executemany(
             "DELETE FROM inbox WHERE session = ? AND no = ?", [(no, number) for number in batch.consumed]

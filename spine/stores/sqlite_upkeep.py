@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from spine.errors import StoreBusy
-from spine.store import Append, Content, Overwrite, Snapshot, digests_in
+from spine.store import ERASED_TYPE, Append, Content, Overwrite, Snapshot, digests_in
 from spine.stores import verdicts
 from spine.values import Digest, SessionId
 
@@ -26,6 +26,10 @@ _FORKS = (
 _COPY = (
     "INSERT INTO events(key, at, kind, place, data, hash) "
     "SELECT key - ? + ?, at + ?, kind, place, data, hash FROM events WHERE key > ? AND key <= ?"
+)
+_ADD_CONTENT = (
+    "INSERT INTO contents(digest, media_type, data) VALUES (?, ?, ?) ON CONFLICT(digest) DO UPDATE "
+    f"SET media_type = excluded.media_type, data = excluded.data WHERE media_type = '{ERASED_TYPE}'"
 )
 _HAS_SNAPSHOTS = "SELECT 1 FROM sqlite_master WHERE name = 'snapshots'"
 _LOST_HEAD = (
@@ -164,6 +168,11 @@ def _check_unshared(connection: sqlite3.Connection, session: SessionId, no: int,
 def _referred_to(connection: sqlite3.Connection, where: str, span: tuple[int, int]) -> Iterator[Digest]:
     for (data,) in connection.execute(f"SELECT data FROM events WHERE {where}", span):
         yield from digests_in(data)
+
+
+def add_contents(connection: sqlite3.Connection, contents: Sequence[Content]) -> None:
+    """Keep contents that are not there, or of which an erasure left the digest alone."""
+    connection.executemany(_ADD_CONTENT, [(each.digest, each.media_type, each.data) for each in contents])
 
 
 def overwrite(connection: sqlite3.Connection, erased: Sequence[Overwrite], contents: Sequence[Content]) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from spine.errors import ConcurrencyConflict, LogBroken, SessionShared, UsageError
-from spine.store import Append, Content, Overwrite, Store
+from spine.store import ERASED_TYPE, Append, Content, Overwrite, Store
 from spine.testing.store_trials import BOB, FIRST, GENESIS, START, Writer, chain, content_of, raises, refused, writer
 from spine.values import SessionId
 
@@ -262,6 +262,19 @@ class UpkeepContract:
             child.append(b"goes on")
 
     # ------------------------------------------------------------------------------------------------ everything
+
+    def test_an_erased_content_that_is_added_again_is_there_again(self) -> None:
+        """Whoever needs it later must not read what was left for those who had it before; others do not replace it."""
+        with self.opened() as store:
+            parent, content = writer(store), content_of(b"needed again")
+            parent.append(b"3", contents=(content,))
+            marker = Content(content.digest, ERASED_TYPE, b"[erased]")
+            parent.append(b"4", erased_contents=(marker,))
+            assert store.contents([content.digest]) == {content.digest: marker}
+            parent.append(b"5", contents=(content, content))
+            assert store.contents([content.digest]) == {content.digest: content}
+            parent.append(b"6", contents=(marker,))
+            assert store.contents([content.digest]) == {content.digest: content}
 
     def test_nothing_is_wrong_with_a_store_that_was_used(self) -> None:
         with self.opened() as store:

@@ -13,9 +13,13 @@ from spine import Agent, Runtime
 from spine.codec import Codec, row_hash
 from spine.config import Settings
 from spine.erasing import Erased, erase
-from spine.errors import SessionBusy, SessionOwned, UsageError
+from spine.errors import EventUnknown, SessionBusy, SessionOwned, UsageError
+from spine.events import EventType
 from spine.exports import ExportReader, export, import_
+from spine.forking import fork
+from spine.hooks import hookimpl
 from spine.log import LogReader
+from spine.projectors.model_history import ModelHistory
 from spine.proof.verify import Verification, report, verify
 from spine.recorded import data_hash, erased_data, is_erased
 from spine.store import Append, Overwrite, Owner, Row
@@ -23,7 +27,7 @@ from spine.stores.memory import MemoryStore
 from spine.stores.sqlite import SqliteStore
 from spine.testing import ScriptedAdapter, call, fail, say, think
 from spine.tools import Tool, ToolDefinition
-from spine.values import Digest, SessionId, decode, encode
+from spine.values import Digest, SessionId, decode, digest, encode
 
 SESSION = SessionId("s")
 OWNER = Owner("eraser", "h", 1, 1)
@@ -178,6 +182,45 @@ def test_an_event_of_a_plugin_is_erased_whole_and_passed_over() -> None:
     assert found.problems == ()
 
 
+@attrs.frozen(kw_only=True)
+class Linked:
+    """A required event of a plugin, which means nothing without its data."""
+
+    who: str
+
+
+class Crm:
+    """A plugin that records one at each step."""
+
+    __name__ = "crm"
+    __version__ = "1"
+
+    @hookimpl
+    def spine_register_events(self, registrar: Any) -> None:
+        registrar.add(EventType(name="crm.linked", data=Linked, required=True))
+
+    @hookimpl
+    async def spine_post_step(self) -> list[Any]:
+        return [Linked(who=SECRET)]
+
+
+async def test_a_required_event_of_a_plugin_is_erased_and_its_session_opens_where_the_plugin_is() -> None:
+    store = MemoryStore()
+    async with Runtime.open(store, model=ScriptedAdapter(say("1"), say("2")), settings=ALONE, plugins=(Crm(),)) as here:
+        session = await here.session("s", Agent("scripted:demo"))
+        await session.run("Hello.")
+        await session.close()
+        reader = here.reader("s")
+        erase(reader, seqs_of(reader, "crm.linked"), reason="asked for", owner=OWNER, now=NOW)
+        assert verify(reader).verdict == "ok"
+        again = await here.session("s", Agent("scripted:demo"))
+        assert (await again.run("Hello again.")).text == "2"
+        assert "Hello again." in str([*again.history()])
+    async with Runtime.open(store, model=ScriptedAdapter(), settings=ALONE) as elsewhere:
+        with pytest.raises(EventUnknown, match="plugin crm@1"):
+            await elsewhere.session("s", Agent("scripted:demo"))
+
+
 # ------------------------------------------------------------------------------------------------ what is reported
 
 
@@ -252,6 +295,52 @@ def test_forks_that_share_the_event_account_for_it_too(log: LogReader) -> None:
     assert done.sessions == ("s", "with")
     for session in ("s", "with", "without"):
         assert checked(LogReader(log.store, Codec(), SessionId(session))).verdict == "ok"
+
+
+@pytest.mark.parametrize("what", ["events", "contents"])
+def test_forks_of_what_was_erased_before_account_for_it_wherever_they_begin(log: LogReader, what: str) -> None:
+    """Also forks of such forks, and one that begins before the event that says what was erased."""
+    head, first = log.head[0], seqs_of(log, "input.accepted")[0]
+    if what == "events":
+        erased(log, *seqs_of(log, "input.accepted", "message.committed"))
+    else:
+        erased(log, contents=(digest(LONG.encode()),))
+    source = log
+    for number, seq in enumerate((log.head[0], head, first + 1, first, 1)):
+        child = SessionId(f"fork-{number}")
+        fork(source, child, seq, owner=OWNER, now=NOW)
+        source = LogReader(log.store, Codec(), child)
+        found = checked(source)
+        assert (found.verdict, found.problems) == ("ok", ())
+        assert {part.reason for part in found.erased} <= {"asked for"}
+    assert [row.type for row in source.rows()] == ["session.created", "session.forked"]
+
+
+def test_a_long_text_that_was_erased_is_stored_again_when_it_is_used_again(log: LogReader) -> None:
+    """By another session, and by the one it was erased in: neither is shown what was left in its place."""
+    erased(log, contents=(digest(LONG.encode()),))
+    anyio.run(lambda: talk(log.store, LONG, session="other"))
+    other = LogReader(log.store, Codec(), SessionId("other"))
+    assert checked(other).verdict == "ok"
+    assert LONG in str([*other.project(ModelHistory()).view()])
+
+
+def test_long_instructions_that_were_erased_reach_the_next_request_whole() -> None:
+    store, model = MemoryStore(), ScriptedAdapter(say("1"), say("2"), say("3"))
+    agent = Agent("scripted:demo", instructions=LONG)
+
+    async def ask() -> None:
+        async with Runtime.open(store, model=model, settings=ALONE) as runtime:
+            await (await runtime.session("s", agent)).run("Hello.")
+
+    log = LogReader(store, Codec(), SESSION)
+    anyio.run(ask)
+    erased(log, contents=(digest(LONG.encode()),))
+    anyio.run(ask)
+    anyio.run(ask)
+    found = checked(log)
+    assert (found.verdict, [each.state for each in found.requests]) == ("ok", ["equal"] * 3)
+    assert log.request(seqs_of(log, "model.requested")[-1]).system[0].text == LONG
 
 
 def test_an_export_of_an_erased_log_verifies_and_comes_back(log: LogReader, tmp_path: Path) -> None:

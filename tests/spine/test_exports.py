@@ -2,7 +2,9 @@
 
 import io
 import json
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -11,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spine.codec import Codec, chain_hash, genesis
-from spine.errors import LogBroken, SessionExists, StoreUnavailable
+from spine.errors import AppendOutcomeUnknown, LogBroken, SessionExists, StoreUnavailable
 from spine.exports import ExportReader, export, import_, needed_contents
+from spine.forking import fork
 from spine.log import LogReader
+from spine.owning import this_process
 from spine.proof.verify import verify
 from spine.store import Append, Content, Owner, Row
 from spine.stores.memory import MemoryStore
@@ -238,6 +242,44 @@ def test_an_import_that_stopped_half_way_goes_on(tmp_path: Path) -> None:
     done = imported(written(tmp_path, exported(store_with(rows))), store)
     assert getattr(done, "added", None) == 3
     assert tuple(store.read(SESSION)) == rows
+
+
+def test_an_import_whose_process_died_goes_on_at_once(tmp_path: Path) -> None:
+    """Nobody waits for the lease of a process that is known to be gone."""
+    rows, ended = rows_of(*[b"{}"] * 5), subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    store = store_with(rows[:2])
+    store.claim(SESSION, Owner("gone", this_process(1, 1).host, ended.pid, 0), now=1, lease_us=60_000_000)
+    done = imported(written(tmp_path, exported(store_with(rows))), store)
+    assert getattr(done, "added", None) == 3
+
+
+class Forgetful(MemoryStore):
+    """A store whose every first answer to an append is lost: it was done, or it was not."""
+
+    def __init__(self, arrives: bool) -> None:
+        super().__init__()
+        self.arrives, self.tries = arrives, 0
+
+    def append(self, batches: Sequence[Append]) -> list[Exception | None]:
+        self.tries += 1
+        if self.tries % 2 == 0:
+            return super().append(batches)
+        if self.arrives:
+            super().append(batches)
+        raise AppendOutcomeUnknown("the line is dead")
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_lost_answers_are_settled_where_no_session_runs(tmp_path: Path, arrives: bool) -> None:
+    """Import, fork and the like are there once, and say so."""
+    rows, store = rows_of(*[b"{}"] * 1100), Forgetful(arrives)
+    done = imported(written(tmp_path, exported(store_with(rows))), store)
+    assert getattr(done, "added", None) == 1100
+    assert tuple(store.read(SESSION)) == rows
+    made = fork(LogReader(store, Codec(), SESSION), SessionId("child"), 7, owner=OWNER, now=1)
+    assert (made.seq, store.tries) == (8, 8)
+    assert [row.type for row in store.read(SessionId("child"), after=7)] == ["session.forked"]
 
 
 @pytest.mark.parametrize("there", [(b'{"other":1}',), (b"{}", b"{}", b"{}")], ids=["another", "longer"])
