@@ -29,6 +29,7 @@ from spine.wire import (
     read_options,
     refuse_unsupported,
     sampling,
+    stop_words,
     to_json,
     wire_name,
     wire_names,
@@ -134,7 +135,7 @@ def _parameters(request: ModelRequest, traits: Traits, thinking: Plan, losses: d
         "stream": True if traits.stream else None,
         "max_tokens": thinking.max_tokens,
         "thinking": thinking.thinking,
-        "stop_sequences": [clean_text(text) for text in request.stop_sequences] or None,
+        "stop_sequences": stop_words(request, losses, takes_blanks=False),
         **_sampling(sampling(request, traits, losses), thinking, losses),
     }
 

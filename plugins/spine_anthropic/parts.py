@@ -24,6 +24,8 @@ from spine.messages import (
 from spine.wire import artifact_note, attachment_url, clean_text, inlined, note, to_json
 
 Part = dict[str, Any]
+_TYPES = {"image/jpg": "image/jpeg"}
+"""Types as they are written by mistake, of which the API knows the right one only."""
 IMAGE_TYPES = frozenset(("image/gif", "image/jpeg", "image/png", "image/webp"))
 
 
@@ -54,7 +56,7 @@ def text_part(text: str) -> Part | None:
 
 def _image(block: ImageBlock, traits: Traits, losses: list[str]) -> Part | None:
     source = _source(block, traits)
-    if source is None or not traits.vision or (block.url is None and block.media_type not in IMAGE_TYPES):
+    if source is None or not traits.vision or (block.url is None and source["media_type"] not in IMAGE_TYPES):
         return text_part(note(block, "an image", losses))
     if block.detail is not None:
         losses.append("the detail asked for an image was left out")
@@ -65,7 +67,7 @@ def _source(block: ImageBlock | DocumentBlock, traits: Traits) -> Part | None:
     if block.url is not None:
         return {"type": "url", "url": attachment_url(block.url, traits)}
     if block.data is not None:
-        return {"type": "base64", "media_type": block.media_type, "data": block.data}
+        return {"type": "base64", "media_type": _TYPES.get(block.media_type, block.media_type), "data": block.data}
     return None
 
 
@@ -96,7 +98,12 @@ def _audio(block: AudioBlock, traits: Traits, losses: list[str]) -> Part | None:
 
 
 def _extension(block: ExtensionBlock, traits: Traits, losses: list[str]) -> None:
-    losses.append(f'an extension block "{block.kind}" was left out')
+    losses.append(left_out(block))
+
+
+def left_out(block: ExtensionBlock) -> str:
+    """What is said of a block that does not go out."""
+    return f'an extension block "{block.kind}" was left out'
 
 
 _PARTS: Mapping[type, Callable[[Any, Traits, list[str]], Part | None]] = {

@@ -35,7 +35,7 @@ from spine.wire import (
     wire_name,
 )
 from spine_anthropic.answer import CONTAINER, NAME
-from spine_anthropic.parts import Part, said_part, text_part, user_parts
+from spine_anthropic.parts import Part, left_out, said_part, text_part, user_parts
 
 UNPARSED = "unparsed_arguments"
 """The one member of a call's input when its arguments were no JSON object."""
@@ -112,7 +112,7 @@ class TurnEncoder:
     def _said_to_model(self, message: Message, losses: list[str]) -> Iterator[Part]:
         for block in message.content:
             if type(block) is ExtensionBlock and self._echo(block.provider_state) is not None:
-                yield from _own_block(block)
+                yield from _own_block(block, losses)
             elif type(block) is not ToolResultBlock:
                 yield from user_parts((block,), self._traits, losses)
 
@@ -163,7 +163,7 @@ class TurnEncoder:
         elif type(block) is TextBlock:
             yield from self._text(block, losses)
         elif type(block) is ExtensionBlock and is_own:
-            yield from _own_block(block)
+            yield from _own_block(block, losses)
         else:
             part = said_part(block, self._traits, losses)
             if part is not None:
@@ -209,10 +209,12 @@ class TurnEncoder:
         return state.data if is_own else None
 
 
-def _own_block(block: ExtensionBlock) -> Iterator[Part]:
+def _own_block(block: ExtensionBlock, losses: list[str]) -> Iterator[Part]:
     """A block of the provider's own, whole as it came."""
-    if isinstance(block.data, Mapping):
+    if isinstance(block.data, Mapping) and block.data.get("type"):
         yield dict(block.data)
+    else:
+        losses.append(left_out(block))
 
 
 def _container_id(block: ExtensionBlock) -> str | None:

@@ -34,6 +34,7 @@ from spine.wire.options import (
     refuse_foreign_tools,
     refuse_unsupported,
     sampling,
+    stop_words,
 )
 from spine.wire.parts import data_url, file_members, inlined, sound_part, text_or_parts
 from spine.wire.results import WrittenMessage, WrittenResult, in_call_order, join_messages
@@ -95,6 +96,7 @@ __all__ = [
     "settled",
     "sound_part",
     "status_category",
+    "stop_words",
     "stream_failure",
     "strict_problem",
     "text_or_parts",

@@ -12,6 +12,7 @@ from spine.llm.catalogue import Traits
 from spine.llm.errors import ProviderError, provider_error, unsupported
 from spine.llm.request import ModelRequest
 from spine.tools import ServerTool
+from spine.wire.bodies import clean_text
 
 __all__ = [
     "is_unknown_effort",
@@ -20,6 +21,7 @@ __all__ = [
     "refuse_foreign_tools",
     "refuse_unsupported",
     "sampling",
+    "stop_words",
 ]
 
 
@@ -77,6 +79,15 @@ def sampling(request: ModelRequest, traits: Traits, losses: dict[str, None]) -> 
         return asked
     losses.update(dict.fromkeys(f"{key} was left out: the model takes none" for key in asked))
     return {}
+
+
+def stop_words(request: ModelRequest, losses: dict[str, None], *, takes_blanks: bool = True) -> list[str] | None:
+    """The stop sequences but for an empty one, which servers refuse; some refuse line ends and spaces alone as well."""
+    asked = [clean_text(text) for text in request.stop_sequences]
+    words = [word for word in asked if (word if takes_blanks else word.strip())]
+    if len(words) < len(asked):
+        losses["a blank stop sequence was left out"] = None
+    return words or None
 
 
 def refuse_unsupported(request: ModelRequest, traits: Traits, protocol: str) -> None:

@@ -13,6 +13,8 @@ from spine.llm.providers import CATALOGUE
 from spine.llm.request import ModelRequest, ResponseFormat, Route, ToolChoice
 from spine.llm.usage import Usage
 from spine.messages import (
+    ExtensionBlock,
+    ImageBlock,
     Message,
     Origin,
     ProviderState,
@@ -98,6 +100,8 @@ PARAMETERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({}, {"max_output": None}, {"max_tokens": 8192}),
     ({"temperature": 0.0, "top_p": 0.5}, {}, {"temperature": 0.0, "top_p": 0.5}),
     ({"stop_sequences": ("a", "b\ud800")}, {}, {"stop_sequences": ["a", "b\ufffd"]}),
+    ({"stop_sequences": ("\n", "a")}, {}, {"stop_sequences": ["a"]}),
+    ({"stop_sequences": (" ",)}, {}, {"stop_sequences": None}),
     ({}, {"stream": False}, {"stream": None}),
     ({"thinking": "off"}, {}, {"thinking": {"type": "disabled"}}),
     ({"thinking": "off"}, {"thinking": ()}, {"thinking": None}),
@@ -163,6 +167,7 @@ def test_parameters_are_sent_as_the_target_wants_them(
 
 LOST: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"seed": 1}, {}, "seed was left out: the API has none"),
+    ({"stop_sequences": ("\n", "", "a")}, {}, "a blank stop sequence was left out"),
     ({"thinking": "low", "temperature": 0.2}, {}, "temperature 0.2 was left out: the model thinks"),
     ({"thinking": "low", "top_p": 0.5}, {}, "top_p 0.5 was left out: the model thinks"),
     ({"thinking": "minimal"}, {"thinking_budgets": False}, "thinking minimal was sent as low"),
@@ -254,6 +259,20 @@ def test_forced_calls_need_no_thinking_to_be_off_by_name() -> None:
     for thinking in (None, "off"):
         found = body(thinking=thinking, tools=(tool("f"),), tool_choice=ToolChoice(mode="required"))
         assert found["tool_choice"] == {"type": "any"}
+
+
+def test_blocks_of_ones_own_that_are_none_are_listed() -> None:
+    """What is no object cannot have come from this API, and does not go there."""
+    said = Message(role="assistant", content=(ExtensionBlock(kind="odd", data=[1]),), origin=OWN)
+    untyped = said.evolve(content=(ExtensionBlock(kind="odder", data={"x": 1}), TextBlock(text="Hi.")))
+    assert losses(user_message("a"), said, user_message("b")) == ('an extension block "odd" was left out',)
+    assert losses(user_message("a"), untyped, user_message("b")) == ('an extension block "odder" was left out',)
+
+
+def test_the_type_of_a_jpeg_may_be_misspelt() -> None:
+    picture = Message(role="user", content=(ImageBlock(data="QQ==", media_type="image/jpg"),), kind="user")
+    source = {"type": "base64", "media_type": "image/jpeg", "data": "QQ=="}
+    assert body(picture)["messages"][0]["content"] == [{"type": "image", "source": source}]
 
 
 def test_models_of_which_no_call_can_be_forced_take_every_other_choice() -> None:

@@ -76,6 +76,7 @@ PARAMETERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"max_output_tokens": 7}, {"max_tokens_field": "max_completion_tokens"}, {"max_completion_tokens": 7}),
     ({"temperature": 0.0, "top_p": 0.5, "seed": 0}, {}, {"temperature": 0.0, "top_p": 0.5, "seed": 0}),
     ({"stop_sequences": ("a", "b\ud800")}, {}, {"stop": ["a", "b\ufffd"]}),
+    ({"stop_sequences": ("\n", "", "a")}, {}, {"stop": ["\n", "a"]}),
     ({"thinking": "high"}, {}, {"reasoning_effort": "high"}),
     ({"thinking": "off"}, {}, {"reasoning_effort": "none"}),
     ({"thinking": "off"}, {"thinking": ()}, {"reasoning_effort": None}),
