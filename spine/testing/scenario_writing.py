@@ -78,7 +78,7 @@ class _Writing:
             "plugins": plugins,
             "scope": created.scope,
             "metadata": created.metadata,
-            "sections": [] if reference else self._sections(),
+            "sections": [] if reference else self._sections(plugins),
             "inputs": self._inputs(),
             "model": entries_of(self._events, self._requests, self.notes.append),
             "tools": self._answers(is_written=reference is None),
@@ -156,15 +156,16 @@ class _Writing:
             running.add(event.data.call)
         return found
 
-    def _sections(self) -> list[dict[str, Any]]:
-        """Prompt sections beside the agent's own, as they were in the first request."""
+    def _sections(self, plugins: list[str]) -> list[dict[str, Any]]:
+        """Prompt sections beside the agent's own and those that `plugins` bring, as they were in the first request."""
         request = next(iter(self._requests.values()), None)
-        blocks = () if request is None else request.system
+        named = {plugin.rpartition(".")[2].removeprefix("spine_") for plugin in plugins}
         return [
-            {"name": block.name, "text": block.text, "order": block.order, "priority": block.priority or None}
+            {"name": block.name, "text": block.text, "order": block.order}
+            | ({"priority": block.priority} if block.priority else {})
             | ({"dynamic": True} if block.dynamic else {})
-            for block in blocks
-            if block.name != "instructions"
+            for block in (() if request is None else request.system)
+            if block.name != "instructions" and block.source.partition("@")[0] not in named
         ]
 
     # ----------------------------------------------------------------------------------------------------- inputs

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from spine import Agent, Runtime, Secret, tool
+from spine import Agent, Runtime, Secret, Section, tool
 from spine.codec import Codec
 from spine.config import Settings
 from spine.errors import UsageError
+from spine.hooks import hookimpl
 from spine.log import LogReader
 from spine.messages import ImageBlock, Message, TextBlock
 from spine.stores.memory import MemoryStore
@@ -70,6 +71,34 @@ async def session_of(*entries: Any, said: Any = "Hello?", agent: Agent | None = 
         session = await runtime.session("s", agent or Agent("any:model", tools=[peek]))
         await session.run(said, check=False)
         return scenario_of(session.log, secrets=[Secret("sesame-open")])
+
+
+class Orders:
+    """A plugin with a section."""
+
+    __name__ = "shop.spine_orders"
+    __version__ = "1.0"
+
+    @hookimpl
+    def spine_register_prompts(self, registrar: Any) -> None:
+        registrar.add(Section("policy", render="Be kind.", order=50, dynamic=True))
+        registrar.add(Section("tone", render="Be brief.", order=60, priority=3))
+
+
+@pytest.mark.parametrize(("plugins", "names"), [([], ["policy", "tone"]), (["shop.spine_orders"], [])])
+async def test_sections_are_written_down_but_for_those_that_named_plugins_bring(
+    plugins: list[str], names: list[str]
+) -> None:
+    """What is written reads back, whether a section has a priority or none."""
+    store, settings = MemoryStore(), Settings(installed_plugins=False)
+    model = ScriptedAdapter(say("Hello."))
+    async with Runtime.open(store, model=model, settings=settings, plugins=[Orders()]) as runtime:
+        session = await runtime.session("s", Agent("any:model"))
+        await session.run("Hello?")
+        found = scenario_of(session.log, plugins=plugins)
+    again = read_scenario(Path("s.scenario.yaml"), dump(found.content))
+    assert [section.name for section in again.sections] == names
+    assert [section.options.get("priority") for section in again.sections] == [None, 3][: len(names)]
 
 
 async def test_entries_are_what_a_person_would_have_written() -> None:
