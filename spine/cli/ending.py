@@ -43,6 +43,8 @@ READER_GONE: Final = 141
 
 OF_VERDICT: Final = {"ok": HOLDS, "broken": FAILS, "unproven": NO_VERDICT}
 """By the verdict of a verification."""
+OF_REQUEST: Final = {"equal": HOLDS, "different": FAILS, "erased": NO_VERDICT}
+"""By the verdict on a request that was rebuilt."""
 
 _BY_CLASS: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (UsageError, WRONG_USE),

@@ -5,7 +5,7 @@ from typing import Any, Final
 import click
 
 from spine import late
-from spine.cli.ending import FAILS
+from spine.cli.ending import OF_REQUEST
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session, up_to_unknown
 from spine.cli.screen import LOCAL, out, out_json
@@ -39,7 +39,10 @@ def request(
     as_json: bool,
     until: int | None,
 ) -> int:
-    """Print what the model saw in a step, rebuilt from the log; exit status 1 when it is not what was sent."""
+    """Print what the model saw in a step, rebuilt from the log; exit status 1 when it is not what was sent.
+
+    3 when that cannot be told any more, because it rests on erased data.
+    """
     if diff + patches + (wire is not None) > 1:
         raise UsageError("of --diff, --patches and --wire only one can be asked at a time", hint="spine request --help")
     with reading_session(store, session, check=True) as reader:
@@ -50,7 +53,7 @@ def request(
             out_json(_json(reader, view, earlier, diff=diff, patches=patches))
         else:
             out(_text(reader, view, earlier, diff=diff, patches=patches))
-        return status if view.is_equal else FAILS
+        return max(status, OF_REQUEST[view.verdict])
 
 
 def _text(reader: StoredLog, view: RequestView, earlier: RequestView | None, *, diff: bool, patches: bool) -> str:
@@ -80,10 +83,10 @@ def explain(words: tuple[str, ...], step: str | None, store: str | None, as_json
         if call is not None:
             told, status = up_to_unknown(lambda until: call_story(reader, call, until), until)
             out_json(story_json(told)) if as_json else out(story_text(told, zone=LOCAL))
-        else:
-            facts, status = up_to_unknown(lambda until: step_facts(reader, step, until), until)
-            out_json(step_json(facts)) if as_json else out(step_text(facts))
-        return status
+            return max(status, OF_REQUEST[told.view.verdict])
+        facts, status = up_to_unknown(lambda until: step_facts(reader, step, until), until)
+        out_json(step_json(facts)) if as_json else out(step_text(facts))
+        return max(status, OF_REQUEST[facts.verdict])
 
 
 def _session_and_call(words: tuple[str, ...]) -> tuple[str | None, str | None]:

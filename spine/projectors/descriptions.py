@@ -50,7 +50,18 @@ from spine.llm.errors import Failure
 from spine.messages import Message, TextBlock
 from spine.projectors.json import plain
 from spine.projectors.log_context import LogContext
-from spine.projectors.phrases import call_text, counted, duration, excerpt, json_text, listed, money, name_text, tokens
+from spine.projectors.phrases import (
+    call_text,
+    counted,
+    deeds,
+    duration,
+    excerpt,
+    json_text,
+    listed,
+    money,
+    name_text,
+    tokens,
+)
 from spine.projectors.visible import one_line
 from spine.values import EMPTY_OBJECT, Digest, encode, short
 
@@ -96,8 +107,7 @@ def _block_bytes(block: Any) -> bytes:
 
 
 def _changed_by(patches: Iterable[Patch]) -> str:
-    plugins = listed(patch.plugin for patch in patches)
-    return f"changed by {plugins}" if plugins else ""
+    return ", ".join(f"{verb} by {listed(plugins)}" for verb, plugins in deeds(patches).items())
 
 
 def _agent(agent: AgentFact) -> str:

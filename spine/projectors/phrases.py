@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
+from spine.events import FieldChange, Patch
 from spine.llm.errors import Failure
 from spine.llm.usage import Cost, Usage
 from spine.projectors.visible import one_line
@@ -58,6 +59,19 @@ def kind_of(failure: Failure) -> str:
 def with_reason(text: str, reason: str | None) -> str:
     """`text: reason`, or `text` when there is no reason."""
     return f"{text}: {one_line(reason)}" if reason else text
+
+
+def deeds(patches: Iterable[Patch]) -> Mapping[str, tuple[str, ...]]:
+    """What plugins did to something, as a verb (`changed`, `held for a person`, …), and which of them did it."""
+    found: dict[str, dict[str, None]] = {}
+    for patch in patches:
+        for change in patch.changes or (None,):
+            decision = change.value if isinstance(change, FieldChange) and change.field == "decision" else None
+            found.setdefault(_DECIDED.get(str(decision), "changed"), {})[patch.plugin] = None
+    return {verb: tuple(plugins) for verb, plugins in found.items()}
+
+
+_DECIDED = {"ask": "held for a person", "deny": "denied", "outcome": "answered"}
 
 
 def listed(names: Iterable[str]) -> str:

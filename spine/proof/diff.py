@@ -15,7 +15,7 @@ from spine.messages import JsonBlock, RefusalBlock, TextBlock, ThinkingBlock
 from spine.projectors.entries import Call
 from spine.projectors.json import plain
 from spine.projectors.lines import content_lines
-from spine.projectors.phrases import excerpt, json_text, kind_of, listed, money, name_text, tokens, with_reason
+from spine.projectors.phrases import deeds, excerpt, json_text, kind_of, listed, money, name_text, tokens, with_reason
 from spine.projectors.visible import one_line
 from spine.proof.course import Course, Step, Turn
 from spine.proof.differences import PARAMETERS, Difference, json_phrase, request_differences, result_phrase, text_phrase
@@ -236,10 +236,12 @@ def _arguments(call: Call) -> Any:
 
 
 def _effective(call: Call) -> Any:
-    changed = [
-        fact.data for fact in call.facts if getattr(fact.data, "patches", ()) and hasattr(fact.data, "arguments")
+    given = [
+        f.data
+        for f in call.facts
+        if "changed" in deeds(getattr(f.data, "patches", ())) and hasattr(f.data, "arguments")
     ]
-    return plain(changed[-1].arguments) if changed else None
+    return plain(given[-1].arguments) if given else None
 
 
 def _decisions(call: Call) -> Iterator[str]:

@@ -31,6 +31,7 @@ from spine.projectors.phrases import (
     call_text,
     clock,
     counted,
+    deeds,
     duration,
     json_text,
     listed,
@@ -76,6 +77,11 @@ class CallStory:
         """What plugins changed of the call."""
         given = [f.data for f in self.facts if isinstance(f.data, ToolStarted | ApprovalRequested) and f.data.patches]
         return given[-1].patches if given else ()
+
+    @property
+    def changers(self) -> tuple[str, ...]:
+        """The plugins that changed its arguments: one that only had a person asked is none of them."""
+        return deeds(self.patches).get("changed", ())
 
     @property
     def completed(self) -> ToolCompleted | None:
@@ -125,6 +131,7 @@ def story_text(story: CallStory, *, zone: tzinfo = UTC) -> str:
         ("asked by the model in", _asked(story)),
         ("which had seen", " · ".join(_seen(view)) or "nothing"),
         ("arguments", _arguments(story)),
+        *((verb, f"by {listed(who)}") for verb, who in deeds(story.patches).items() if verb != "changed"),
         *(("allowed by", line) for line in _allowed(story, zone)),
         *(("recovery decided", with_reason(f.data.decision, f.data.reason)) for f in story.of(ToolResolved)),
         *(("what came back", _came_back(data)) for data in (story.completed,) if data is not None),
@@ -150,7 +157,11 @@ def _headline(shown: str, story: CallStory) -> str:
 def _asked(story: CallStory) -> str:
     view = story.view
     messages = counted(len(view.request.messages), "message")
-    return f"message seq {story.message.seq}, request seq {view.seq} (digest {short(view.digest)}, {messages})"
+    request = f"request seq {view.seq} (digest {short(view.recorded)}, {messages}{_PROOFS[view.verdict]})"
+    return f"message seq {story.message.seq}, {request}"
+
+
+_PROOFS = {"equal": "", "different": "; the log gives ANOTHER", "erased": "; rests on erased data"}
 
 
 def _seen(view: RequestView) -> Iterator[str]:
@@ -174,9 +185,10 @@ def _sources(view: RequestView) -> Iterator[tuple[int | None, str]]:
 
 
 def _arguments(story: CallStory) -> str:
-    if not story.patches:
+    changers = story.changers
+    if not changers:
         return "as the model wrote them; no plugin changed them"
-    plugins = listed(patch.plugin for patch in story.patches)
+    plugins = listed(changers)
     wrote = json_text(story.block.arguments) if story.block.arguments is not None else "no object"
     return f"changed by {plugins}; the model wrote {wrote}"
 
@@ -225,8 +237,14 @@ def story_json(story: CallStory) -> dict[str, Any]:
         "arguments": plain(story.arguments),
         "written": plain(story.block.arguments),
         "written_text": story.block.arguments_text,
-        "changed_by": [patch.plugin for patch in story.patches],
-        "asked_by": {"message": story.message.seq, "request": view.seq, "digest": view.digest, "equal": view.is_equal},
+        "changed_by": list(story.changers),
+        "asked_by": {
+            "message": story.message.seq,
+            "request": view.seq,
+            "digest": view.recorded,
+            "equal": view.is_equal,
+            "erased": list(view.erased),
+        },
         "seen": [{"seq": seq, "what": what} for seq, what in _sources(view)],
         "sections": [{"name": block.name, "source": block.source} for block in view.request.system],
         "approvals": asked,

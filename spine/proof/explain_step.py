@@ -5,7 +5,7 @@ then None, and of hooks only those are known that changed something.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -57,6 +57,8 @@ class StepFacts:
     seq: int
     digest: Digest
     recorded: Digest
+    verdict: Literal["equal", "different", "erased"]
+    """Whether the request is the one that was sent; `erased`: it rests on erased data, and nobody can tell."""
     sections: tuple[PartFact, ...]
     tools: tuple[PartFact, ...]
     adapter: PartFact
@@ -68,13 +70,10 @@ class StepFacts:
     contract_changed_at: int | None = None
     """The last `session.resumed` before the step that found another contract; None when there was none."""
     contract_changes: tuple[str, ...] = ()
+    erased: tuple[str, ...] = ()
+    """What of it, where `verdict` says so."""
     is_whole: bool = True
     """Whether the log says whose the parts are; False for one that was made before logs did."""
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether the request is the one that was sent."""
-        return self.digest == self.recorded
 
 
 def step_facts(reader: StoredLog, step: str | None = None, until: int | None = None) -> StepFacts:
@@ -98,6 +97,7 @@ def facts_of(reader: StoredLog, view: RequestView) -> StepFacts:
         seq=view.seq,
         digest=view.digest,
         recorded=view.recorded,
+        verdict=view.verdict,
         sections=tuple(sections_of(view, known.get("sections", ()))),
         tools=tuple(_tools(view, known.get("tools", ()), facts)),
         adapter=_adapter(frame_selection(reader, view), known),
@@ -106,6 +106,7 @@ def facts_of(reader: StoredLog, view: RequestView) -> StepFacts:
         versions={name: str(version) for name, version in owners[-1].versions.items()} if owners else {},
         contract_changed_at=changed[-1].seq if changed else None,
         contract_changes=changed[-1].data.changes if changed else (),
+        erased=view.erased,
         is_whole=origins is not None,
     )
 
@@ -180,7 +181,8 @@ def _pre_step(reader: StoredLog, view: RequestView, asked: Iterable[str]) -> Ite
 
 def step_text(facts: StepFacts) -> str:
     """The facts in lines for people, without a newline at the end."""
-    same = "equal to the one sent" if facts.is_equal else "NOT the one sent"
+    same = {"equal": "equal to the one sent", "different": "NOT the one sent"}.get(facts.verdict)
+    same = same or f"of the one sent, which rests on erased data ({listed(facts.erased)})"
     versions = ", ".join(f"{one_line(name)} {one_line(version)}" for name, version in facts.versions.items())
     table: list[tuple[str, list[tuple[str, ...]]]] = [
         ("sections", [(str(part.order), *_cells(part)) for part in facts.sections]),
@@ -192,7 +194,8 @@ def step_text(facts: StepFacts) -> str:
         ("contract", [(_contract(facts),)]),
     ]
     width = max(len(head) for head, _ in table) + 2
-    lines = [f"{facts.step} · request seq {facts.seq} · digest {short(facts.digest)} {same}"]
+    shown = facts.recorded if facts.verdict == "erased" else facts.digest
+    lines = [f"{facts.step} · request seq {facts.seq} · digest {short(shown)} {same}"]
     for head, rows in table:
         for number, row in enumerate(_columns(rows) or ["none"]):
             lines.append(f"{head if number == 0 else '':<{width}}{row}".rstrip())
@@ -235,4 +238,4 @@ def _columns(rows: list[tuple[str, ...]]) -> list[str]:
 def step_json(facts: StepFacts) -> dict[str, Any]:
     """The facts for programs; what is None or empty is left out."""
     shown: dict[str, Any] = plain(facts)
-    return shown | {"equal": facts.is_equal, "is_whole": facts.is_whole}
+    return shown | {"equal": facts.verdict == "equal", "is_whole": facts.is_whole}

@@ -13,7 +13,7 @@ from spine.llm.request import ModelRequest
 from spine.messages import Message, SystemBlock, ToolCallBlock
 from spine.projectors.json import plain
 from spine.projectors.lines import Line, content_lines
-from spine.projectors.phrases import call_text, counted, name_text
+from spine.projectors.phrases import call_text, counted, listed, name_text
 from spine.projectors.text import text_lines
 from spine.projectors.visible import one_line, visible
 from spine.proof.differences import PARAMETERS, parameter_text, request_differences
@@ -60,6 +60,9 @@ def request_text(view: RequestView) -> str:
 def _proof(view: RequestView) -> str:
     if view.is_equal:
         return f"rebuilt from the log, digest {short(view.digest)} equal to the one sent"
+    if view.erased:
+        lost = f"rests on erased data ({listed(view.erased)})"
+        return f"{lost}, so it cannot be compared with the one sent ({short(view.recorded)})"
     return f"rebuilt from the log, digest {short(view.digest)} is NOT the one sent ({short(view.recorded)})"
 
 
@@ -256,4 +259,5 @@ def _head_json(view: RequestView) -> dict[str, Any]:
         "digest": view.digest,
         "recorded": view.recorded,
         "equal": view.is_equal,
+        "erased": list(view.erased),
     }

@@ -1,7 +1,7 @@
 """What a model saw, step by step (floor 13): each request rebuilt from the log alone, and where its parts come from."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -15,7 +15,7 @@ from spine.projectors.model_history import History, ModelHistory
 from spine.rebuild import Rebuilder
 from spine.requests import apply
 from spine.stored import StoredLog
-from spine.values import Digest, StepId, decode
+from spine.values import Digest, StepId, decode, short
 
 __all__ = ["PatchView", "RequestView", "find_request", "kept_messages", "patch_views", "request_json", "request_views"]
 
@@ -33,6 +33,8 @@ class RequestView:
     before: ModelRequest
     """As the runtime built it; the same object as `request` when no plugin changed it."""
     history: History
+    erased: tuple[str, ...] = ()
+    """Where it is not the one that was sent: erased data before it, `seq 2` or `content 1a2b3c4d`."""
 
     @property
     def seqs(self) -> tuple[int | None, ...]:
@@ -51,6 +53,11 @@ class RequestView:
     def is_equal(self) -> bool:
         """Whether it is the request that was sent."""
         return self.digest == self.recorded
+
+    @property
+    def verdict(self) -> Literal["equal", "different", "erased"]:
+        """Whether it is the request that was sent; `erased`: nobody can tell any more."""
+        return "equal" if self.is_equal else "erased" if self.erased else "different"
 
     @property
     def data(self) -> ModelRequested:
@@ -86,11 +93,13 @@ def request_views(reader: StoredLog, until: int | None = None) -> Iterator[Reque
     unpatched = Rebuilder(reader.codec, reader.content)
     projector = ModelHistory()
     state = projector.initial()
+    gone: Sequence[tuple[int, str]] | None = None
     for event in reader.read(until=until):
         refuse_unknown(event)
         rebuilt = rebuilder.add(event)
         bare = unpatched.add(_without_patches(event)) if rebuilt is None or event.data.patches else rebuilt
         if rebuilt is not None and bare is not None:
+            gone = gone or (() if rebuilt.is_equal else _erased(reader))
             yield RequestView(
                 step=StepId(event.place or ""),
                 seq=event.seq,
@@ -100,9 +109,18 @@ def request_views(reader: StoredLog, until: int | None = None) -> Iterator[Reque
                 event=event,
                 before=bare.request,
                 history=state.view(),
+                erased=() if rebuilt.is_equal else tuple(name for seq, name in gone if seq < event.seq),
             )
         if event.type in projector.types:
             projector.apply(state, event)
+
+
+def _erased(reader: StoredLog) -> list[tuple[int, str]]:
+    """What was erased, and from which event on it counts; a content may have been in any request."""
+    facts = [event.data for event in reader.read(types=["content.erased"])]
+    seqs = sorted({int(seq) for fact in facts for seq in fact.events})
+    contents = dict.fromkeys(Digest(digest) for fact in facts for digest in fact.contents)
+    return [*((seq, f"seq {seq}") for seq in seqs), *((0, f"content {short(digest)}") for digest in contents)]
 
 
 def _without_patches(event: RecordedEvent) -> RecordedEvent:
@@ -179,6 +197,7 @@ def request_json(view: RequestView) -> dict[str, Any]:
         "digest": view.digest,
         "recorded": view.recorded,
         "equal": view.is_equal,
+        "erased": list(view.erased),
         "request": {**plain(request), "route": str(request.route), "messages": messages},
         "message_seqs": list(view.seqs),
         "patches": plain(view.data.patches),

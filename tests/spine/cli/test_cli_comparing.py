@@ -61,7 +61,7 @@ def test_what_is_no_session_is_told(spine, demo: Path) -> None:
 )
 def test_each_view_of_a_request_speaks_json(spine, demo: Path, words: list[str], keys: set[str]) -> None:
     fact = json.loads(spine("request", "--step", "t1s2", *words, "--json").stdout)
-    assert set(fact) == {"step", "seq", "digest", "recorded", "equal"} | keys
+    assert set(fact) == {"step", "seq", "digest", "recorded", "equal", "erased"} | keys
     assert fact["equal"]
 
 

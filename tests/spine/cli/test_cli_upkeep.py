@@ -52,6 +52,24 @@ def test_erased_is_told_and_the_log_verifies(spine, demo: Path) -> None:
     assert [part["seq"] for part in json.loads(spine("verify", "--json").stdout)["erased"]] == [2, 25, 26]
 
 
+@pytest.mark.parametrize("words", [["request"], ["explain"], ["request", "--diff"], ["request", "--patches"]], ids=str)
+def test_a_request_on_erased_data_has_no_verdict(spine, demo: Path, words: list[str]) -> None:
+    """Status 3 and what it rests on; those before the erased data are proven as ever, and an edit is another thing."""
+    assert spine("erase", "refund", "--seq", 18, "--reason", "request 4711").exit_code == 0
+    told = spine(*words, "--step", "t1s3")
+    assert told.exit_code == 3
+    assert "rests on erased data (seq 17 and seq 18)" in told.stdout.splitlines()[0]
+    assert "NOT" not in told.stdout
+    assert json.loads(spine(*words, "--step", "t1s3", "--json").stdout)["erased"] == ["seq 17", "seq 18"]
+    assert spine(*words, "--step", "t1s2").exit_code == 0
+
+
+def test_a_call_of_a_request_on_erased_data_says_so(spine, demo: Path) -> None:
+    assert spine("erase", "refund", "--seq", 2, "--reason", "request 4711").exit_code == 0
+    told = spine("explain", "t1s2c1")
+    assert (told.exit_code, "3 messages; rests on erased data)" in told.stdout) == (3, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

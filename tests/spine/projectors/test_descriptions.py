@@ -49,6 +49,13 @@ from spine.tools import ToolError
 from spine.values import CallId, Digest, JsonObject, SessionId, TurnId, digest
 
 ORDERS = Patch(plugin="orders@0.3.0", changes=(FieldChange(field="temperature", value=1),))
+
+
+def decided_by(plugin: str, decision: str = "ask") -> Patch:
+    """What a plugin decided about a call; its arguments stay."""
+    return Patch(plugin=plugin, changes=(FieldChange(field="decision", value=decision),))
+
+
 NOTED = (
     c.ResponseStarted(),
     c.TextDelta(0, "Hello"),
@@ -153,6 +160,11 @@ LINES: list[tuple[Any, str]] = [
     (started("f", effect="idempotent"), "f() · idempotent · key refund-1017/t1s1c1"),
     (started("f", effect="reconcilable"), "f() · reconcilable · key refund-1017/t1s1c1"),
     (started("f", patches=(ORDERS,)), "f() · irreversible · changed by orders@0.3.0"),
+    (started("f", patches=(decided_by("p"),)), "f() · irreversible · held for a person by p"),
+    (
+        started("f", patches=(decided_by("p"), ORDERS, decided_by("q"), decided_by("r", "deny"))),
+        "f() · irreversible · held for a person by p and q, changed by orders@0.3.0, denied by r",
+    ),
     (ToolProgress(call=CallId("t1s1c1"), text="half\nway"), '"half\\nway"'),
     (ToolProgress(call=CallId("t1s1c1"), data={"done": 3}), '{"done": 3}'),
     (ToolProgress(call=CallId("t1s1c1"), data=[LONG]), f'["{"x" * 97}…'),

@@ -12,7 +12,7 @@ from spine.codec import Codec, genesis, row_hash
 from spine.config import Settings
 from spine.exports import ExportReader, export
 from spine.functions import tool
-from spine.hooks import hookimpl
+from spine.hooks import Ask, hookimpl
 from spine.log import LogReader
 from spine.messages import user_message
 from spine.runtime import Runtime
@@ -136,6 +136,23 @@ def play_careful(*sections: Section, plugins: tuple[Any, ...] = (Careful(),)) ->
 
     anyio.run(play)
     return LogReader(store, Codec(), SessionId("careful"))
+
+
+class Strict:
+    """A plugin that has a person asked."""
+
+    __name__ = "spine_strict"
+    __version__ = "1.0"
+
+    @hookimpl
+    async def spine_pre_execute(self, call: Any, context: Any, call_next: Any) -> Any:
+        return Ask("it is strict")
+
+
+@pytest.fixture(scope="session")
+def strict() -> LogReader:
+    """A session in which a plugin has a person asked."""
+    return play_careful(plugins=(Strict(),))
 
 
 @pytest.fixture(scope="session")

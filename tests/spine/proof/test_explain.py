@@ -71,7 +71,7 @@ def test_a_log_without_origins_is_explained_as_far_as_it_goes(rechained: Rechain
         return old
 
     facts = step_facts(rechained(edit), "t1s2")
-    assert facts.is_equal
+    assert facts.verdict == "equal"
     assert [row for row in rows(step_text(facts)) if row[0] in ("sections", "tools", "adapter", "pre_step")] == [
         ["sections", "10", "instructions", "agent refunds"],
         ["tools", " lookup_order", "read_only"],
@@ -128,6 +128,14 @@ def test_a_changed_argument_names_its_plugin(careful: LogReader) -> None:
     assert 'changed by careful@2.1; the model wrote {"word": "mug"}' in text
     assert "policy (careful@2.1)" in text
     assert "its tool's policy; no approval was asked" in text
+
+
+def test_who_has_a_person_asked_changed_no_argument(strict: LogReader) -> None:
+    story = call_story(strict, "t1s1c1")
+    text = story_text(story)
+    assert "arguments              as the model wrote them; no plugin changed them\n" in text
+    assert "held for a person      by strict@1.0\n" in text
+    assert story_json(story)["changed_by"] == []
 
 
 @pytest.mark.parametrize(
