@@ -3,7 +3,7 @@
 A blocking runtime has an event loop of its own in a thread of its own, so it also works where a loop is running.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from anyio.lowlevel import current_token
 
 from spine import runtime as awaiting
 from spine.agent import Agent
+from spine.erasing import Erased
 from spine.errors import UsageError
 from spine.events import RecordedEvent
 from spine.forking import Forked
@@ -105,6 +106,12 @@ class Runtime(AbstractContextManager["Runtime"]):
     def fork(self, id: str, child: str, *, seq: int | None = None) -> Forked:
         """As `spine.Runtime.fork`."""
         return self._call(self.awaiting.fork, id, child, seq=seq)  # type: ignore[no-any-return]
+
+    def erase(
+        self, id: str, seqs: Sequence[int] = (), contents: Sequence[str] = (), *, reason: str, by: str | None = None
+    ) -> Erased:
+        """As `spine.Runtime.erase`."""
+        return self._call(self.awaiting.erase, id, seqs, contents, reason=reason, by=by)  # type: ignore[no-any-return]
 
     def sessions(self) -> list[SessionInfo]:
         """As `spine.Runtime.sessions`."""

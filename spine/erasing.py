@@ -22,9 +22,9 @@ from spine.messages import Message, RefusalBlock, TextBlock, ThinkingBlock, Tool
 from spine.recorded import ERASED_TEXT, erased_content, erased_data, is_erased
 from spine.store import Append, Overwrite, Owner, Row, Store, digests_in
 from spine.stored import StoredLog
-from spine.values import EMPTY_OBJECT, Digest, SessionId, decode, digest, freeze_object
+from spine.values import EMPTY_OBJECT, Digest, SessionId, clean_text, decode, digest, freeze_object
 
-__all__ = ["Erased", "erase"]
+__all__ = ["Erased", "Erasure", "carry_out", "erase", "plan"]
 
 
 @attrs.frozen(kw_only=True)
@@ -36,6 +36,17 @@ class Erased:
     sessions: tuple[SessionId, ...]
     beside: tuple[Digest, ...] = ()
     """Contents that erased events referred to, and that are still there."""
+
+
+@attrs.frozen(kw_only=True)
+class Erasure:
+    """What is to be erased, looked up and not yet done."""
+
+    source: StoredLog
+    rows: tuple[Row, ...]
+    contents: tuple[Digest, ...]
+    concerned: Mapping[SessionId, tuple[set[bytes], set[Digest]]]
+    """Each session that has some of the events (by hash) or refers to some of the contents; the source comes first."""
 
 
 def erase(
@@ -54,14 +65,26 @@ def erase(
     is erased. Raises before anything is changed: `UsageError` for an event that holds nothing private or is not there,
     `SessionBusy` while a turn is open, `SessionOwned` while somebody else owns a session that is concerned.
     """
+    return carry_out(plan(source, seqs, contents), reason=reason, by=by, owner=owner, now=now)
+
+
+def plan(source: StoredLog, seqs: Sequence[int] = (), contents: Sequence[str] = ()) -> Erasure:
+    """Look up what is taken away, and from whom. Raises `UsageError` for an event or content that is not there."""
+    wanted = tuple(map(Digest, contents))
+    inline = _inline(source, set(wanted) - {*source.store.contents(wanted)})
+    rows = (*_rows_to_erase(source, sorted(set(seqs))), *inline)
+    gone = tuple(dict.fromkeys([*wanted, *(found for row in rows for found in _long_texts(row))]))
+    return Erasure(source=source, rows=rows, contents=gone, concerned=_concerned(source, rows, set(gone)))
+
+
+def carry_out(erasure: Erasure, *, reason: str, by: str | None = None, owner: Owner, now: int) -> Erased:
+    """Do what was planned; see `erase`."""
     if not reason.strip():
         raise UsageError("erasing wants a reason, which the log keeps", hint='--reason "…"')
-    store = source.store
-    rows = [*_rows_to_erase(source, sorted(set(seqs))), *_inline(source, set(contents) - {*store.contents(contents)})]
+    source, rows, gone, concerned = erasure.source, erasure.rows, erasure.contents, erasure.concerned
+    store, reason = source.store, clean_text(reason)
     overwrites = tuple(Overwrite(row.seq, row.hash, _left(source, row)) for row in rows)
-    gone = tuple(dict.fromkeys([*contents, *(found for row in rows for found in _long_texts(row))]))
     markers = tuple(map(erased_content, gone))
-    concerned = _concerned(source, rows, set(gone))
     with ExitStack() as claims:
         batches: list[Append] = []
         for session, (held, parts) in concerned.items():
@@ -112,17 +135,20 @@ def _inline(source: StoredLog, wanted: set[Digest]) -> list[Row]:
 def _concerned(
     source: StoredLog, rows: Sequence[Row], contents: set[Digest]
 ) -> dict[SessionId, tuple[set[bytes], set[Digest]]]:
-    """Each session that has some of the events (by hash) or refers to some of the contents; the source comes first."""
     store = source.store
     found: dict[SessionId, tuple[set[bytes], set[Digest]]] = {source.session: (set(), set())}
     for session in (source.session, *(info.id for info in store.sessions() if info.id != source.session)):
-        held = {row.hash for row in rows if row in store.read(session, after=row.seq - 1, until=row.seq)}
+        held = {row.hash for row in rows if row.hash in _hash_at(store, session, row.seq)}
         parts: set[Digest] = set()
         if contents:  # walks the whole store: erasing is seldom
             parts = contents & {wanted for row in store.read(session) for wanted in digests_in(row.data)}
         if held or parts:
             found[session] = (held, parts)
     return found
+
+
+def _hash_at(store: Store, session: SessionId, seq: int) -> list[bytes]:
+    return [row.hash for row in store.read(session, after=seq - 1, until=seq)]
 
 
 def _check_closed(store: Store, session: SessionId) -> None:

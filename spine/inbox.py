@@ -5,18 +5,49 @@ it is, and keeps nobody else waiting.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
 
-from spine.errors import UsageError, ValueRefused
+from spine.codec import Codec
+from spine.commits import SETTLE_WAITS_S
+from spine.errors import AppendOutcomeUnknown, StoreBusy, StoreUnavailable, UsageError, ValueRefused
 from spine.events import InputAccepted
 from spine.inputs import InboxEvent, inbox_event
 from spine.log import SessionLog
-from spine.store import InboxEntry
-from spine.values import decode
+from spine.store import InboxEntry, Store
+from spine.values import SessionId, decode, encode, freeze_object, thaw
 
-__all__ = ["Inbox"]
+__all__ = ["Inbox", "put", "put_settled"]
 
 _logger = logging.getLogger("spine")
+
+
+def put(store: Store, codec: Codec, session: SessionId, kind: str, data: Mapping[str, Any], key: str) -> bool:
+    """Queue a request for whoever owns the session; False when `key` was used before.
+
+    Raises `UsageError` for data that do not fit the kind, `ValueTooLarge` for what no log takes, `SessionUnknown`.
+    """
+    request = thaw(freeze_object(data))
+    codec.encode_event(inbox_event(codec, kind, request, key))
+    return put_settled(store, session, key, kind, encode(request))
+
+
+def put_settled(store: Store, session: SessionId, key: str, kind: str, data: bytes) -> bool:
+    """As `Store.put_inbox`; an answer that was lost is asked for again with the same key, so the request is there once.
+
+    After a loss it is True also when the key was used before: that cannot be told from what arrived then.
+    """
+    try:
+        return store.put_inbox(session, key, kind, data)
+    except AppendOutcomeUnknown as lost:
+        for wait_s in SETTLE_WAITS_S:
+            time.sleep(wait_s)
+            with suppress(AppendOutcomeUnknown, StoreUnavailable, StoreBusy):
+                store.put_inbox(session, key, kind, data)
+                return True
+        raise lost
 
 
 class Inbox:

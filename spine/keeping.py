@@ -1,4 +1,4 @@
-"""What a runtime does for its open sessions all the time (floor 11): look into their inboxes, and renew its leases.
+"""What a runtime does for its open sessions all the time (floor 11): inboxes, leases, observers.
 
 A store may be slow to answer, so this is a task of its own; and where the store waits, it is asked on a thread.
 """
@@ -10,11 +10,13 @@ from typing import Any, Final
 from spine.clock import Clock
 from spine.commits import off_loop
 from spine.errors import StoreError
+from spine.hooks import Hooks
 from spine.host import contained
+from spine.log import LogReader, Synchronised
 from spine.store import Owner, Store
 from spine.values import SessionId
 
-__all__ = ["LEASE_US", "keep"]
+__all__ = ["LEASE_US", "keep", "tell_observers"]
 
 LEASE_US: Final = 30_000_000
 """How long others stay out when this process stops renewing."""
@@ -37,6 +39,16 @@ async def keep(store: Store, owner: Owner, clock: Clock, sessions: Mapping[Sessi
                 await off_loop(store, lambda: store.renew(owner, until=clock.now() + LEASE_US))
             except StoreError as error:  # the next one may go through; an append tells when the lease is lost
                 _logger.warning("leases were not renewed: %s", error)
+
+
+async def tell_observers(log: LogReader, hooks: Hooks, after: int) -> None:
+    """Give each event committed after `after` to the lagging observers, from a cursor of their own."""
+    async for event in log.follow(after):
+        for implementation in () if isinstance(event, Synchronised) else hooks.chain("spine_event_recorded"):
+            try:
+                await implementation.function(**({"event": event} if implementation.arguments else {}))
+            except (Exception, SystemExit):
+                _logger.exception("plugin %s failed in spine_event_recorded", implementation.plugin)
 
 
 async def _look(store: Store, sessions: Mapping[SessionId, Any]) -> None:

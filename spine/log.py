@@ -150,6 +150,7 @@ class SessionLog(LogReader):
         self._flushing: anyio.Event | None = None
         self._changed: anyio.Event | None = None
         self._closed: Exception | None = None
+        self._is_held = False
         self._kept = 0
         """The event that the state kept in the store stands for."""
         self.commits = 0
@@ -376,15 +377,41 @@ class SessionLog(LogReader):
 
     def close(self, error: Exception) -> None:
         """Refuse every further append with `error`; what is pending is never stored."""
-        self._closed = self._closed or error
+        self._closed = error if self._is_held else self._closed or error
+        self._is_held = False
         self._rows, self._contents, self._consumed = [], [], []
         if self._changed is not None:
             self._changed.set()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it stands still until `reopen`."""
+        return self._is_held
+
+    async def hold(self, check: Callable[[], None], error: Exception) -> None:
+        """Stand still: once all is durable and `check` does not raise, appends raise `error` and readers wait."""
+        while self._rows or self._flushing is not None:
+            await self.commit()
+        self.check_open()
+        check()
+        self._closed, self._is_held = error, True
+
+    def reopen(self, claim: Claim) -> None:
+        """Go on from what is stored now, owned by `claim`, after it was changed from outside. Raises as `load`."""
+        self._token = claim.token
+        self._seq, self._hash = self._committed, self._committed_hash = claim.seq, claim.hash
+        self.history_state, self.status, self.content_seqs = HistoryState(), SessionStatus(), {}
+        self._kept = 0
+        self.load()
+        self._closed, self._is_held = None, False
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
     async def changed(self, seq: int) -> None:
         """Wait until the committed head is beyond `seq`."""
         while self._committed <= seq:
-            if self._closed is not None:
+            if self._closed is not None and not self._is_held:
                 raise self._closed
             if self._changed is None:
                 self._changed = anyio.Event()

@@ -30,6 +30,7 @@ from spine.routes import Routes, Target
 from spine.runners import HookChange, HookWatch
 from spine.scope import Registries, Scope
 from spine.secrecy import Secrecy
+from spine.store import Claim
 from spine.threads import Workers
 from spine.values import EMPTY_OBJECT, CallId, JsonObject, Secret, StepId, clean_text
 
@@ -110,6 +111,12 @@ class Run:
     _names: tuple[Any, tuple[str, ...]] | None = None
     """The last names, and the tools that they are of."""
     _context: HookContext | None = None
+
+    def reload(self, claim: Claim) -> None:
+        """Go on from the log as it is stored now; nothing that was made of the one before is kept."""
+        self.log.reopen(claim)
+        self.base = self.origins = self.request = None
+        self.estimate = HistoryEstimate()
 
     @property
     def callable_names(self) -> tuple[str, ...]:

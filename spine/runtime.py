@@ -9,26 +9,27 @@ from typing import Any
 
 import anyio
 import anyio.abc
-import anyio.to_thread
 
 from spine.agent import Agent, contract
 from spine.asking import take_snapshot
 from spine.clock import Clock, SystemClock
 from spine.codec import Codec
-from spine.commits import Writer, at_next_tick
+from spine.commits import Writer, at_next_tick, off_loop
 from spine.config import Settings, find_key, load_settings, make_store_folder
+from spine.erasing import Erased, carry_out, plan
 from spine.errors import RouteUnknown, SessionExists, SessionUnknown, SpineError, UsageError
 from spine.forking import Forked, fork
+from spine.holding import erase_held
 from spine.hooks import Hooks
 from spine.host import contained as _contained
-from spine.inputs import inbox_event
-from spine.keeping import LEASE_US, keep
+from spine.inbox import put
+from spine.keeping import LEASE_US, keep, tell_observers
 from spine.llm.catalogue import Provider
 from spine.llm.protocols import Adapter
 from spine.llm.providers import CATALOGUE
 from spine.llm.request import Route
 from spine.llm.retry import RetryPolicy
-from spine.log import LogReader, SessionLog, Synchronised
+from spine.log import LogReader, SessionLog
 from spine.opening import http_adapter, open_store
 from spine.owning import claim, end_leases, this_process
 from spine.plugins import PluginInfo, Plugins
@@ -42,7 +43,7 @@ from spine.sections import Section
 from spine.session import Session
 from spine.store import Claim, SessionInfo, Store
 from spine.threads import Workers
-from spine.values import JsonObject, ScopeId, Secret, SessionId, encode, freeze_object, session_id, thaw
+from spine.values import JsonObject, ScopeId, Secret, SessionId, freeze_object, session_id
 from spine.watchdog import watch_loop
 
 VERSION = "0.1.0"
@@ -210,7 +211,7 @@ class Runtime:
         try:
             async with lock:
                 known = self._sessions.get(session_id(id))
-                if known is not None and not known.log.is_closed:
+                if known is not None and (known.log.is_held or not known.log.is_closed):
                     known.offer(agent, deps, scope)
                     return known
                 self.resolve_model(agent.model)  # before anything is claimed
@@ -230,7 +231,7 @@ class Runtime:
             raise
         self._sessions[session.id] = session
         if self.hooks.chain("spine_event_recorded"):
-            self.spawn(partial(self._tell_observers, session, session.log.head[0]))
+            self.spawn(partial(tell_observers, session.log, self.hooks, session.log.head[0]))
         await session.take_inbox()
         return session
 
@@ -252,7 +253,7 @@ class Runtime:
 
     async def _open_log(self, id: SessionId) -> SessionLog:
         # A claim is a transaction: where that waits for a disk, other sessions must not wait with it.
-        held = await anyio.to_thread.run_sync(self._claim, id) if self.store.waits else self._claim(id)
+        held = await off_loop(self.store, self._claim, id)
         log = SessionLog(self._writer, self._plugins.codec, id, held, self._clock, on_pending=self._note_pending)
         if held.seq:
             try:
@@ -337,7 +338,19 @@ class Runtime:
         has_checks = bool(self.hooks.chain("spine_post_execute"))
         source, child, now = self.reader(id), session_id(child), self._clock.now()
         make = partial(fork, source, child, seq, owner=self._owner, now=now, withholds=has_checks)
-        return await anyio.to_thread.run_sync(make) if self.store.waits else make()
+        return await off_loop(self.store, make)
+
+    async def erase(
+        self, id: str, seqs: Sequence[int] = (), contents: Sequence[str] = (), *, reason: str, by: str | None = None
+    ) -> Erased:
+        """Erase events and contents of a stored session, also while it is open here; see `spine.erasing`.
+
+        Raises `SessionBusy` while a turn of it, or of a fork that shares the events, is open.
+        """
+        planned = await off_loop(self.store, plan, self.reader(id), seqs, contents)
+        opened = [self._sessions[each] for each in planned.concerned if each in self._sessions]
+        do = partial(carry_out, planned, reason=reason, by=by, owner=this_process(now := self._clock.now(), 0), now=now)
+        return await erase_held(self.store, opened, do, self._release, self._claim)
 
     def reader(self, id: str) -> LogReader:
         """A session's log for reading, whoever owns it."""
@@ -357,9 +370,7 @@ class Runtime:
         `kind` is `input` (`message`, `delivery`), `cancel` (`cause`, `by`) or `decision` (`id`, `decision`, `by`,
         `reason`). Raises `UsageError` when `data` do not fit, `SessionUnknown` when there is no such session.
         """
-        request = thaw(freeze_object(data))
-        inbox_event(self.codec, kind, request, key)
-        return self.store.put_inbox(session_id(id), key, kind, encode(request))
+        return put(self.store, self.codec, session_id(id), kind, data, key)
 
     # --------------------------------------------------------------------------------------- scopes and plugins
 
@@ -451,8 +462,7 @@ class Runtime:
         try:
             if not session.log.is_closed:
                 await session.log.commit()
-                keep = session.log.keep_snapshot
-                await anyio.to_thread.run_sync(keep) if self.store.waits else keep()
+                await off_loop(self.store, session.log.keep_snapshot)
         finally:
             session.log.close(UsageError(f'session "{session.id}" was closed; open it again with runtime.session'))
             self._release(session.id)
@@ -478,15 +488,6 @@ class Runtime:
                 log = self._pending.pop()
                 if log.has_pending and not log.is_closed:
                     await _contained(log.commit)
-
-    async def _tell_observers(self, session: Session, after: int) -> None:
-        """Give each event committed after `after` to the lagging observers, from a cursor of their own."""
-        async for event in session.follow(after):
-            for implementation in () if isinstance(event, Synchronised) else self.hooks.chain("spine_event_recorded"):
-                try:
-                    await implementation.function(**({"event": event} if implementation.arguments else {}))
-                except (Exception, SystemExit):
-                    _logger.exception("plugin %s failed in spine_event_recorded", implementation.plugin)
 
     async def _tick(self) -> None:
         """Flush chunks that wait too long, stop overdue hooks."""

@@ -40,6 +40,7 @@ from spine.projectors.status import TurnState
 from spine.projectors.transcript import SessionTranscript, Transcript
 from spine.projectors.usage import SessionUsage, UsageReport
 from spine.run import Run
+from spine.store import Claim
 from spine.stream import TurnStream
 from spine.turn import Turn, make_turn, with_output
 from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, freeze_object
@@ -171,7 +172,7 @@ class Session:
         await checkpoint_if_cancelled()
         self._run.log.check_open()
         if begin is not None:
-            self._check_idle()
+            self.check_idle()
         self._host.entered(self)
         self._is_running = True
         try:
@@ -231,7 +232,8 @@ class Session:
         route = Route.parse(overrides["model"]) if "model" in overrides else self._run.route
         self._run.routes.resolve(route, self._run.scope)
 
-    def _check_idle(self) -> None:
+    def check_idle(self) -> None:
+        """Raise `SessionBusy` while a turn is open."""
         turn = self._status.turn
         if self._is_running:
             runs = f'session "{self.id}" runs turn {turn.id if turn else ""}'
@@ -396,7 +398,7 @@ class Session:
 
         The earlier one leaves history and stays in the transcript; with `keep_partial` its text so far is gone on from.
         """
-        self._check_idle()
+        self.check_idle()
         last = self._status.last
         if last is None or last.status not in ("failed", "cancelled"):
             state = "there is no turn yet" if last is None else f"turn {last.id} {last.status}"
@@ -485,6 +487,12 @@ class Session:
         return await self._host.session(  # type: ignore[no-any-return]
             id, run.agent, deps=run.deps, variables=run.variables, reference=reference
         )
+
+    def reload(self, claim: Claim) -> None:
+        """Go on from the log as it is stored now."""
+        self._run.reload(claim)
+        if self._queued():
+            self._host.spawn(self._work)
 
     async def rename(self, title: str) -> None:
         """Give the session a title."""

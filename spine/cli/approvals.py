@@ -22,6 +22,7 @@ from spine.cli.turns import end_turn, interruptible, settled, shown, this_user
 from spine.config import Settings
 from spine.errors import ApprovalUnknown
 from spine.events import ApprovalDecided, SessionCreated
+from spine.inbox import put_settled
 from spine.owning import is_dead
 from spine.projectors.json import plain, utc
 from spine.projectors.log_context import LogContext
@@ -191,7 +192,7 @@ def _is_it(data: Any, approval: str) -> bool:
 
 
 def _put(opened: Reading, one: Waiting, data: dict[str, Any]) -> None:
-    if not opened.store.put_inbox(one.session, f"decision/{one.id}", "decision", encode(data)):
+    if not put_settled(opened.store, one.session, f"decision/{one.id}", "decision", encode(data)):
         raise ApprovalUnknown(
             f'approval "{one.id}" of session "{one.session}" was decided already and waits to be taken',
             hint=in_store(f"spine resume {one.session}", opened.store.url),

@@ -34,8 +34,8 @@ CLASSES: tuple[type, ...] = (
 )
 FOR_THE_RUNTIME = frozenset(
     (
-        *("changed", "codec", "entered", "finish", "hooks", "left", "own_tools", "registries", "resolve_model"),
-        *("routes", "selected", "spawn", "take", "take_inbox", "tick"),
+        *("changed", "check_idle", "codec", "entered", "finish", "hooks", "left", "own_tools", "registries", "reload"),
+        *("resolve_model", "routes", "selected", "spawn", "take", "take_inbox", "tick"),
     )
 )
 """Public between our own files, not for applications."""

@@ -7,6 +7,7 @@ import pytest
 
 from spine.agent import Agent
 from spine.config import Settings
+from spine.errors import AppendOutcomeUnknown, ValueTooLarge
 from spine.runtime import Runtime
 from spine.stores.memory import MemoryStore
 from spine.testing.script import say
@@ -45,3 +46,54 @@ async def test_what_does_not_fit_stays_and_is_told_once(caplog: Any) -> None:
     with caplog.at_level(logging.WARNING, "spine"):
         await recorded(MemoryStore(), 3)
     assert [record.getMessage().count("was not taken") for record in caplog.records] == [1]
+
+
+class Forgetful(MemoryStore):
+    """A store whose first answers to a request are lost: it arrived, or it did not."""
+
+    def __init__(self, lost: int, arrives: bool) -> None:
+        super().__init__()
+        self.lost, self.arrives = lost, arrives
+
+    def put_inbox(self, session: SessionId, key: str, kind: str, data: bytes) -> bool:
+        if not self.lost:
+            return super().put_inbox(session, key, kind, data)
+        self.lost -= 1
+        if self.arrives:
+            super().put_inbox(session, key, kind, data)
+        raise AppendOutcomeUnknown("the line is dead")
+
+
+async def begun(store: MemoryStore) -> Runtime:
+    """A runtime on `store` that has the session with a turn."""
+    runtime = Runtime.open(store, model=ScriptedAdapter(say("One.")), settings=Settings(installed_plugins=False))
+    async with runtime:
+        await (await runtime.session(S, Agent("p:m"))).run("Go.")
+    return runtime
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+@pytest.mark.parametrize("lost", [1, 3])
+async def test_a_request_whose_answer_was_lost_is_queued_once(lost: int, arrives: bool) -> None:
+    store = Forgetful(lost, arrives)
+    runtime = await begun(store)
+    assert runtime.send(S, "cancel", {"cause": "stop", "by": None}, key="k") is True
+    assert runtime.send(S, "cancel", {"cause": "stop", "by": None}, key="k") is False
+    assert [(entry.key, entry.data) for entry in store.inbox(S)] == [("k", b'{"by":null,"cause":"stop"}')]
+
+
+async def test_a_sender_whose_every_answer_is_lost_is_told(monkeypatch: Any) -> None:
+    monkeypatch.setattr("spine.inbox.SETTLE_WAITS_S", (0.0, 0.0))
+    runtime = await begun(Forgetful(3, arrives=False))
+    with pytest.raises(AppendOutcomeUnknown):
+        runtime.send(S, "cancel", {"cause": "stop", "by": None}, key="k")
+
+
+async def test_what_no_log_takes_is_refused_before_it_is_queued() -> None:
+    """Its sender would wait for ever, and the session would look at it for ever."""
+    store = MemoryStore()
+    runtime = await begun(store)
+    many = ["x" * 1000] * 1100
+    with pytest.raises(ValueTooLarge):
+        runtime.send(S, "input", {"message": {"role": "user", "content": many}}, key="k")
+    assert store.inbox(S) == []

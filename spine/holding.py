@@ -1,0 +1,49 @@
+"""Erasing while sessions are open here (floor 11): those concerned stand still, and then read their logs anew."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+
+from spine.commits import off_loop
+from spine.erasing import Erased
+from spine.errors import SessionBusy, SpineError
+from spine.store import Claim, Store
+from spine.values import SessionId
+
+__all__ = ["erase_held"]
+
+
+async def erase_held(
+    store: Store,
+    sessions: Sequence[Any],
+    erase: Callable[[], Erased],
+    release: Callable[[SessionId], None],
+    claim: Callable[[SessionId], Claim],
+) -> Erased:
+    """What `erase` gives; `sessions` are released before it and claimed again after it, whether it worked or not.
+
+    Raises `SessionBusy` while one of them has an open turn, and what `erase` raises; nothing is erased then.
+    """
+    held: list[Any] = []
+    try:
+        for session in sessions:
+            error = SessionBusy(f'session "{session.id}" stands still while something of it is erased; try again')
+            await session.log.hold(session.check_idle, error)
+            held.append(session)
+        for session in held:
+            await off_loop(store, release, session.id)
+        return await off_loop(store, erase)
+    finally:
+        with anyio.CancelScope(shield=True):
+            for session in held:
+                await _go_on(store, session, claim)
+
+
+async def _go_on(store: Store, session: Any, claim: Callable[[SessionId], Claim]) -> None:
+    if not session.log.is_held:  # it was closed meanwhile
+        return
+    try:
+        session.reload(await off_loop(store, claim, session.id))
+    except SpineError as error:  # another process was faster, say; opening it again tells
+        session.log.close(error)
