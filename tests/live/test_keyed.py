@@ -89,6 +89,7 @@ async def test_no_task_is_started_that_could_go_over_the_cap(tmp_path: Path) -> 
         base64.b64encode(f"us:{KEY} and more".encode()),
         base64.b64encode(f"u:{KEY} and more".encode()),
     ],
+    ids=["plain", "in a URL", "in Base64", "one further", "two further"],
 )
 def test_a_key_is_found_in_every_form(leak: bytes, tmp_path: Path) -> None:
     (tmp_path / "clean").write_bytes(b"nothing here")
