@@ -1,8 +1,16 @@
-"""Who owns a session, and how it is claimed (floor 2): one living process at a time, a dead one's at once."""
+"""Who owns a session, and how it is claimed (floor 2): one living process at a time, a dead one's at once.
+
+A host's name does not say where a pid counts: two containers may have the same name. So an owner's id ends with the
+kernel's boot and the namespace of its pids, where those can be read (Linux), and with the time its process began, for
+a pid is given again. Elsewhere the host's name must do.
+"""
 
 import logging
 import os
 import socket
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 
 from spine.errors import SessionOwned, StoreError
 from spine.store import Claim, Owner, Store
@@ -17,14 +25,43 @@ _ended: set[str] = set()
 
 def this_process(now: int, number: int) -> Owner:
     """This process as an owner; `number` tells several runtimes in it apart."""
-    return Owner(id=f"{os.getpid()}-{now}-{number:x}", host=socket.gethostname(), pid=os.getpid(), started=now)
+    pid, began = os.getpid(), _began(os.getpid())
+    where = f"@{_place()}.{began}" if _place() and began else ""
+    return Owner(id=f"{pid}-{now}-{number:x}{where}", host=socket.gethostname(), pid=pid, started=now)
+
+
+@cache
+def _place() -> str:
+    """What tells this kernel and its view of processes from any other; empty where nothing tells."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        return sha256(f"{boot.strip()} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:16]
+    except OSError:
+        return ""
+
+
+def _began(pid: int) -> str | None:
+    """When a process of this place began, in ticks since the boot; empty when it has ended, None when nobody says."""
+    try:
+        # After the name, which may hold anything: the state, and as the twentieth field the time.
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return "" if fields[0] in "ZX" else fields[19]
+    except (OSError, IndexError):
+        return None
 
 
 def is_dead(owner: Owner) -> bool:
-    """Whether an owner is known to be gone: a process of this host that does not exist any more, or one that ended."""
+    """Whether an owner is known to be gone: a process of this place that does not exist any more, or one that ended."""
     if owner.id in _ended:
         return True
-    if owner.host != socket.gethostname() or owner.pid == os.getpid():
+    place, _, began = owner.id.rpartition("@")[2].rpartition(".")
+    if place and _place():
+        if place != _place():
+            return False
+        found = _began(owner.pid)
+        if found is not None:
+            return found != began
+    elif owner.host != socket.gethostname() or owner.pid == os.getpid():
         return False
     try:
         os.kill(owner.pid, 0)

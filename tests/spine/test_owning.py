@@ -4,8 +4,10 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from typing import Any
 
+import attrs
 import pytest
 
 from spine.errors import ConcurrencyConflict, SessionOwned
@@ -73,3 +75,45 @@ def test_a_process_that_may_not_be_asked_is_alive(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(os, "kill", refuse)
     assert not is_dead(holder(HERE, 1))
+
+
+needs_proc = pytest.mark.skipif(not os.path.exists("/proc/self/ns/pid"), reason="the kernel tells nothing of processes")
+
+
+@needs_proc
+def test_a_pid_of_another_place_of_the_same_name_is_not_known_to_be_dead(dead_pid: int) -> None:
+    """Two containers may have one name, and one may have pids that the other has not."""
+    me = this_process(START, 1)
+    left, _, where = me.id.partition("@")
+    place, _, began = where.partition(".")
+    here = attrs.evolve(me, pid=dead_pid)
+    assert is_dead(here)
+    assert not is_dead(attrs.evolve(here, id=f"{left}@{place[::-1]}.{began}"))
+
+
+@needs_proc
+def test_a_pid_that_was_given_again_is_another_process() -> None:
+    """The one that had it is dead, also when this process has it now."""
+    me = this_process(START, 1)
+    assert not is_dead(me)
+    assert is_dead(attrs.evolve(me, id=f"{me.id}0"))
+    assert is_dead(attrs.evolve(me, id=f"{me.id}0", pid=os.getppid()))
+    assert is_dead(attrs.evolve(me, host="a name it had before", id=f"{me.id}0"))
+
+
+@needs_proc
+def test_a_killed_process_that_nobody_waited_for_is_dead() -> None:
+    """Its pid is still taken; whoever started it may never look."""
+    code = (
+        "import sys; from spine.owning import this_process; print(this_process(1, 1).id, flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        owner = Owner(process.stdout.readline().decode().strip(), HERE, process.pid, 1)
+        assert not is_dead(owner)
+        process.kill()
+        until = time.monotonic() + 5
+        while not is_dead(owner) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert is_dead(owner)
+        os.kill(process.pid, 0)
