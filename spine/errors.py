@@ -13,6 +13,7 @@ SpineError
 │   ├── ToolUnknown         an agent names a tool that nobody registered
 │   ├── HookUnknown         a plugin implements a hook that does not exist
 │   ├── LimitUnavailable    a limit that cannot be checked
+│   ├── NoVerdict           what was asked cannot be told here: a plugin that had a part is missing, data were erased
 │   ├── SessionUnknown · SessionExists · SessionBusy · SessionShared · ApprovalUnknown
 │   ├── ScenarioInvalid     a scenario file that does not parse
 │   ├── ScriptMismatch      the script and the run disagree: exhausted, unexpected, left over
@@ -66,6 +67,12 @@ class ValueTooLarge(ValueRefused):
     """A value over its size limit, refused before any effect."""
 
     code = "too_large"
+
+
+class NoVerdict(UsageError):
+    """What was asked cannot be told here: a plugin that had a part is missing, or data were erased."""
+
+    code = "no_verdict"
 
 
 class IdInvalid(UsageError, ValueError):

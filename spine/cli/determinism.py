@@ -13,13 +13,12 @@ import click
 from spine.cli.ending import FAILS, HOLDS, NO_VERDICT
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session
-from spine.cli.replay import agent_now
+from spine.cli.replay import agent_now, given_now
 from spine.cli.screen import out, out_json
 from spine.config import load_settings
 from spine.errors import UsageError, ValueRefused
 from spine.proof.determinism import Conditions, Determinism, Elsewhere, report
 from spine.proof.determinism import determinism as examine
-from spine.proof.replay import Given
 from spine.values import decode
 
 __all__ = ["COMMANDS"]
@@ -30,18 +29,20 @@ PROCESS_S: Final = 120.0
 
 @click.command()
 @session_argument
-@options("store", "agent", "json")
-def determinism(session: str | None, store: str | None, agent: str | None, as_json: bool) -> int:
+@options("plugin", "store", "agent", "json")
+def determinism(
+    session: str | None, plugins: tuple[str, ...], store: str | None, agent: str | None, as_json: bool
+) -> int:
     """Replay a session in other orders, processes and times, and name the plugin that depends on any of it."""
     settings = load_settings(arguments={"store": store, "agent": agent})
     with reading_session(store, session, check=True) as reader:
         chosen = agent_now(settings, reader)
         if chosen is None:
             return NO_VERDICT
-        given = [("--store", store), ("--agent", agent)]
+        given = [("--store", store), ("--agent", agent), *(("--plugin", plugin) for plugin in plugins)]
         name = session if session is not None and os.path.exists(session) else str(reader.session)
         words = [name, *(word for option, value in given if value is not None for word in (option, value))]
-        setting = Given(agent=chosen, settings=settings)
+        setting = given_now(chosen, settings, plugins)
         found: Determinism = anyio.run(partial(examine, reader, setting, run_elsewhere(words)))
     if as_json:
         out_json(_fact(found))

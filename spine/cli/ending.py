@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from spine.errors import EventUnknown, LogBroken, SpineError, StoreError, UsageError
+from spine.errors import EventUnknown, LogBroken, NoVerdict, SpineError, StoreError, UsageError
 
 __all__ = [
     "FAILS",
@@ -47,6 +47,7 @@ OF_REQUEST: Final = {"equal": HOLDS, "different": FAILS, "erased": NO_VERDICT}
 """By the verdict on a request that was rebuilt."""
 
 _BY_CLASS: Final[tuple[tuple[type[BaseException], int], ...]] = (
+    (NoVerdict, NO_VERDICT),
     (UsageError, WRONG_USE),
     (EventUnknown, NO_VERDICT),
     (LogBroken, FAILS),

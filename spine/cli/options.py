@@ -14,6 +14,9 @@ _OPTIONS: Final[Mapping[str, Decorator]] = {
     "store": click.option("--store", metavar="URL", help="The store: sqlite:PATH, postgresql://…, or a path."),
     "model": click.option("-m", "--model", metavar="NAME", help="provider:name, or an alias."),
     "agent": click.option("--agent", metavar="MODULE:ATTR", help="The agent."),
+    "plugin": click.option(
+        "--plugin", "plugins", multiple=True, metavar="MODULE", help="A plugin that had a part; repeatable."
+    ),
     "capture": click.option(
         "--capture-wire", "capture", flag_value="wire", help="Keep what goes over the wire beside the log."
     ),

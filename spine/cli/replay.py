@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import attrs
 import click
 
 from spine.agent import Agent
-from spine.cli.agents import PLAIN, choose_agent, recorded_agent
+from spine.cli.agents import PLAIN, choose_agent, make_importable, recorded_agent
 from spine.cli.ending import FAILS, HOLDS, NO_VERDICT, error_line
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session
@@ -26,7 +26,7 @@ from spine.proof.replay_log import Recording
 from spine.proof.replay_text import finding, replay_fact
 from spine.stored import StoredLog
 
-__all__ = ["COMMANDS", "agent_now", "count_connections"]
+__all__ = ["COMMANDS", "agent_now", "count_connections", "given_now"]
 
 _MODES: Final[Mapping[str, LivePart | None]] = {"hermetic": None, "live-tools": "tools", "live-model": "model"}
 _STATUS: Final = {"equal": HOLDS, "different": FAILS, "missing": NO_VERDICT}
@@ -36,14 +36,23 @@ _STATUS: Final = {"equal": HOLDS, "different": FAILS, "missing": NO_VERDICT}
 @session_argument
 @click.option("--mode", type=click.Choice(list(_MODES)), default="hermetic", help="What is real: nothing, or a part.")
 @click.option("--hooks", type=click.Choice(["recorded"]), help="What plugins did that are gone, as recorded.")
-@options("store", "agent", "json")
+@options("plugin", "store", "agent", "json")
 def replay(
-    session: str | None, mode: str, hooks: str | None, store: str | None, agent: str | None, as_json: bool
+    session: str | None,
+    mode: str,
+    hooks: str | None,
+    plugins: tuple[str, ...],
+    store: str | None,
+    agent: str | None,
+    as_json: bool,
 ) -> int:
     """Run a session again from its log: agent and plugins as installed now, everything else as recorded.
 
     With live-tools the tools run, with live-model the model is asked; how the session then drifts is told.
     """
+    part = _MODES[mode]
+    if part is not None and hooks is not None:
+        raise UsageError(f"--hooks recorded fits no {mode}: what is real may differ from what hooks were shown then")
     settings = load_settings(arguments={"store": store, "agent": agent})
     connections = count_connections()
     with reading_session(store, session, check=True) as reader:
@@ -51,9 +60,8 @@ def replay(
         if chosen is None:
             return NO_VERDICT
         began = time.perf_counter()
-        setting = Given(agent=chosen, settings=settings)
+        setting = given_now(chosen, settings, plugins)
         setting_at = plain_settings(setting, reader) if chosen.name == PLAIN else None
-        part = _MODES[mode]
         if part is not None:
             return _drift(reader, setting, part, as_json=as_json)
         found: Replayed = anyio.run(
@@ -65,6 +73,8 @@ def replay(
     else:
         plural = "" if connections[0] == 1 else "s"
         out(finding(found, f", {connections[0]} connection{plural}, {took:.2f} s"))
+    if found.missing:
+        note(f"Try: spine replay {found.session} --plugin MODULE, or --hooks recorded")
     return _STATUS[found.verdict]
 
 
@@ -88,6 +98,12 @@ def agent_now(settings: Settings, reader: StoredLog) -> Agent | None:
         note(error_line(error))
         return None
     return chosen.agent
+
+
+def given_now(agent: Agent, settings: Settings, plugins: Sequence[str]) -> Given:
+    """What a process is given today: the agent, and plugins by module beside those installed."""
+    make_importable(settings.folder)
+    return Given(agent=agent, settings=settings, plugins=plugins)
 
 
 def plain_settings(setting: Given, reader: StoredLog) -> Callable[[int], Given]:

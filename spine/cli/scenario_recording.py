@@ -28,14 +28,12 @@ from spine.values import Secret
 __all__ = ["from_session", "record", "secrets_of", "write_down"]
 
 _SCHEMA: Final = "# yaml-language-server: $schema=scenario.schema.json\n"
-_PLUGIN: Final = click.option("--plugin", "plugins", multiple=True, metavar="MODULE", help="A plugin that had a part.")
 
 
 @click.command("from")
 @session_argument
 @click.option("-o", "--output", type=click.Path(path_type=pathlib.Path), help="The file; by default stdout.")
-@_PLUGIN
-@options("agent", "store")
+@options("plugin", "agent", "store")
 def from_session(
     session: str | None, output: pathlib.Path | None, plugins: tuple[str, ...], agent: str | None, store: str | None
 ) -> int:
@@ -48,8 +46,7 @@ def from_session(
 @click.command()
 @click.argument("output", type=click.Path(path_type=pathlib.Path))
 @click.argument("inputs", nargs=-1, required=True)
-@_PLUGIN
-@options("agent", "model", "store")
+@options("plugin", "agent", "model", "store")
 def record(
     output: pathlib.Path,
     inputs: tuple[str, ...],

@@ -1,7 +1,6 @@
 """`scenario shrink` (floor 15): the smallest scenario in which a stored session still fails."""
 
 import pathlib
-from typing import Final
 
 import anyio
 import click
@@ -19,16 +18,13 @@ from spine.testing.shrinking import shrink as shrink_session
 
 __all__ = ["shrink"]
 
-_PLUGIN: Final = click.option("--plugin", "plugins", multiple=True, metavar="MODULE", help="A plugin that had a part.")
-
 
 @click.command()
 @session_argument
 @click.option("--fails", "function", metavar="MODULE:FUNCTION", help="Whether a tuple of events fails, as a function.")
 @click.option("--shows", "text", metavar="TEXT", help="It fails when its transcript holds this text.")
 @click.option("-o", "--output", type=click.Path(path_type=pathlib.Path), help="The file; by default stdout.")
-@_PLUGIN
-@options("agent", "store")
+@options("plugin", "agent", "store")
 def shrink(
     session: str | None,
     function: str | None,

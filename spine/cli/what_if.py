@@ -9,7 +9,7 @@ import anyio
 import click
 
 from spine.agent import Agent
-from spine.cli.agents import choose_agent, recorded_agent
+from spine.cli.agents import choose_agent, make_importable, recorded_agent
 from spine.cli.ending import FAILS, HOLDS, NO_VERDICT
 from spine.cli.options import options, session_argument
 from spine.cli.reading import find_session
@@ -44,7 +44,7 @@ __all__ = ["COMMANDS"]
 @click.option("--live", is_flag=True, help="Ask the real model; by default it answers what it answered.")
 @click.option("--run-tools", is_flag=True, help="Run tools; by default a call gets what it got.")
 @click.option("--as", "child", metavar="ID", help="The new session's id; by default a new one.")
-@options("agent", "store", "json")
+@options("plugin", "agent", "store", "json")
 def what_if_command(
     session: str | None,
     step: str | None,
@@ -55,6 +55,7 @@ def what_if_command(
     live: bool,
     run_tools: bool,
     child: str | None,
+    plugins: tuple[str, ...],
     agent: str | None,
     store: str | None,
     as_json: bool,
@@ -64,12 +65,13 @@ def what_if_command(
         raise UsageError("the model is real or a script, not both", hint="spine what-if --help")
     supposed = Supposed(model=model, sections=_pairs("--section", sections), results=_pairs("--result", results))
     settings = settings_of(store, None, agent)
+    make_importable(settings.folder)
     id = session_id(child or new_session_id())
 
     async def run() -> WhatIf:
         # The script is filled once the runtime has opened the store that holds the session.
         answers = None if live else ScriptedAdapter()
-        async with Runtime.open(settings=settings, model=answers) as runtime:
+        async with Runtime.open(settings=settings, model=answers, plugins=plugins) as runtime:
             reader = runtime.reader(find_session(runtime.store, session))
             at = step or (step_after(reader, list(supposed.results)) if supposed.results else "t1s1")
             written = read_scenario(pathlib.Path(f"{reader.session}{SUFFIX}"), dump(scenario_of(reader).content))

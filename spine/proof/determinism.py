@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import attrs
 
-from spine.errors import UsageError
+from spine.errors import NoVerdict
 from spine.projectors import SessionTranscript, SessionUsage
 from spine.projectors.json import plain
 from spine.projectors.model_history import ModelHistory
 from spine.projectors.projector import Projector
 from spine.projectors.status import Status
 from spine.proof.replay import Given, Replayed, replay
-from spine.proof.replay_text import replay_fact
+from spine.proof.replay_text import erased_text, missing_text, replay_fact
 from spine.runtime import Runtime
 from spine.scope import LayeredRegistry
 from spine.stored import StoredLog
@@ -81,12 +81,12 @@ class Determinism:
 async def determinism(log: StoredLog, setting: Given, elsewhere: Elsewhere | None = None) -> Determinism:
     """Try a session in every way there is; without `elsewhere`, only in this process.
 
-    Raises what `replay` raises, and `UsageError` when plugins that took part are not loaded.
+    Raises what `replay` raises, and `NoVerdict` when plugins that took part are not loaded, or data were erased.
     """
     first = await _facts(log, setting)
     if first["verdict"] == "missing":
-        why = ", ".join(first["missing"]) or "erased data"
-        raise UsageError(f"{log.session} cannot be replayed without what is missing: {why}", hint="spine replay")
+        missing, erased = first["missing"], first["erased"]
+        raise NoVerdict(missing_text(log.session, missing) if missing else erased_text(log.session, erased))
     trials = [_compared("a second time", first, await _facts(log, setting))]
     shuffled = attrs.evolve(setting, prepare=lambda runtime: _shuffle(runtime, setting))
     trials.append(_compared("contributions in another order", first, await _facts(log, shuffled)))

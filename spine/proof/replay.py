@@ -173,7 +173,7 @@ class _Replay:
     def _stand_in(self, runtime: Runtime, world: World) -> tuple[str, ...]:
         """Load stand-ins for plugins that are not here, if they are wanted; those that nobody can stand in for."""
         loaded, recording = _versions(runtime), self._recording
-        missing = tuple(name for name in recording.contributors if name not in loaded)
+        missing = not_loaded(recording, runtime)
         if not self._recorded_hooks:
             return missing
         order = [owner.partition("@")[0] for owner in recording.chain("spine_pre_step")]
@@ -313,6 +313,11 @@ def _open(world: World, store: Store, setting: Given) -> Runtime:
     )
     runtime._routes = RecordedRoutes(world, runtime._routes)
     return runtime
+
+
+def not_loaded(recording: Recording, runtime: Runtime) -> tuple[str, ...]:
+    """The plugins that had a part and are not loaded."""
+    return tuple(name for name in recording.contributors if name not in _versions(runtime))
 
 
 def _versions(runtime: Runtime) -> Mapping[str, str]:

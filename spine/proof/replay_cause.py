@@ -47,7 +47,7 @@ class Cause:
     """Recorded requests that it reaches."""
 
     def __str__(self) -> str:
-        what = f"{self.kind} {self.name}".rstrip()
+        what = self.kind if self.name in ("", self.kind) else f"{self.kind} {self.name}"
         owner = f" of {self.owner}" if self.owner else ""
         reach = f". It reaches requests {', '.join(self.steps)}" if self.steps else ""
         return f"from {what}{owner}{_versions(self.old, self.new)}{f' ({self.change})' if self.change else ''}{reach}."
@@ -222,8 +222,7 @@ def _of_patches(case: _Case) -> Cause | None:
             continue
         patch = old if new is None or (old is not None and old.plugin not in {each.plugin for each in after}) else new
         assert patch is not None
-        names = [_plain(each.plugin) for each in (*before, *after)]
-        change = _change(old, new) if len(set(names)) == 1 or old is None or new is None else "in another order"
+        change = _patch_change(old, new, before, after)
         hook = _HOOK_OF.get(case.sides[-1].type, "spine_pre_execute")
         old, new = (_version_in(each, _plain(patch.plugin)) for each in (before, after))
         return Cause(
@@ -235,6 +234,16 @@ def _of_patches(case: _Case) -> Cause | None:
             new=new or _version_now(case, patch.plugin),
         )
     return None
+
+
+def _patch_change(old: Any, new: Any, before: Sequence[Any], after: Sequence[Any]) -> str:
+    """What happened to the patch at one place; `old` and `new` are of two plugins where one is gone, new or moved."""
+    if old is None or new is None or _plain(old.plugin) == _plain(new.plugin):
+        return _change(old, new)
+    if _plain(old.plugin) not in map(_plain, (each.plugin for each in after)):
+        return _change(old, None)
+    is_new = _plain(new.plugin) not in map(_plain, (each.plugin for each in before))
+    return _change(None, new) if is_new else "in another order"
 
 
 def _patches(event: RecordedEvent | None) -> Sequence[Any]:

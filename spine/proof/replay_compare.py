@@ -59,13 +59,22 @@ def compare(codec: Codec, recorded: RecordedEvent, now: RecordedEvent) -> Differ
     if recorded.type != now.type:
         return Difference(**found)
     old, new = data_json(codec, recorded), data_json(codec, now)
-    mark = _content_difference(old, new) if recorded.type == "content.added" else first_difference(old, new)
+    look = _content_difference if recorded.type == "content.added" else first_difference
+    mark = look(_without_what_follows(old), _without_what_follows(new)) or first_difference(old, new)
     if mark is not None:
         return Difference(**found, path=mark.path, character=mark.character, old=mark.old, new=mark.new)
     for name in _HEADER:
         if name != "version" and getattr(recorded, name) != getattr(now, name):
             return Difference(**found, path=name, old=getattr(recorded, name), new=getattr(now, name))
     return None  # the same said in another format, or after an event of which that is true
+
+
+_FOLLOWS = frozenset(("digest", "size", "estimate"))
+"""Fields that follow from others: where they alone differ, they are the difference."""
+
+
+def _without_what_follows(data: Any) -> Any:
+    return {name: value for name, value in data.items() if name not in _FOLLOWS}
 
 
 def data_json(codec: Codec, event: RecordedEvent) -> Any:

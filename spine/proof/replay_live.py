@@ -13,6 +13,7 @@ import attrs
 
 from spine import outcomes
 from spine.clock import SystemClock
+from spine.errors import NoVerdict
 from spine.events import (
     ApprovalDecided,
     ApprovalRequested,
@@ -39,8 +40,9 @@ from spine.llm.retry import RetryPolicy
 from spine.loop import run_turn
 from spine.proof.course import course_of
 from spine.proof.diff import Comparison, compare
-from spine.proof.replay import Given
+from spine.proof.replay import Given, not_loaded
 from spine.proof.replay_log import Recording
+from spine.proof.replay_text import erased_text, missing_text
 from spine.proof.replay_world import response_of
 from spine.run import Run
 from spine.runtime import Runtime
@@ -68,10 +70,14 @@ async def replay_live(
 ) -> tuple[Comparison, StoredLog]:
     """Run a session again with real tools, or a real model (`model`, else the agent's own route).
 
+    Raises `NoVerdict` when plugins that had a part are not loaded, or data were erased.
+
     Returns how it differs from the recorded one, and its log, in memory. It ends early where the world did something
     that nobody answered for: a call that was not recorded fails, an approval that was not waits.
     """
     recording = Recording(log)
+    if recording.erased:
+        raise NoVerdict(erased_text(recording.session, recording.erased))
     past = _Past(recording)
     is_scripted = part == "tools"
     runtime = Runtime.open(
@@ -80,10 +86,13 @@ async def replay_live(
         plugins=setting.plugins,
         settings=setting.settings,
         strict=setting.strict,
+        secrets=setting.secrets,
         clock=QuickClock() if is_scripted else None,
         retry=RetryPolicy(attempts=1_000) if is_scripted else None,
     )
     async with runtime:
+        if missing := not_loaded(recording, runtime):
+            raise NoVerdict(missing_text(recording.session, missing))
         setting.prepare(runtime)
         created = recording.created
         session = await runtime.session(

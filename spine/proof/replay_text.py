@@ -1,6 +1,6 @@
 """What a replay found (floor 13): a value, in words for people and as facts for programs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
 
 import attrs
@@ -12,7 +12,7 @@ from spine.proof.replay_cause import Cause
 from spine.proof.replay_compare import Difference
 from spine.values import freeze
 
-__all__ = ["Replayed", "finding", "replay_fact"]
+__all__ = ["Replayed", "erased_text", "finding", "missing_text", "replay_fact"]
 
 _AROUND: Final = 24
 """Characters shown on either side of where two texts begin to differ."""
@@ -52,6 +52,18 @@ class Replayed:
         return finding(self)
 
 
+def missing_text(session: str, missing: Sequence[str]) -> str:
+    """Which plugins that had a part are not here."""
+    verb = "is" if len(missing) == 1 else "are"
+    return f"{', '.join(missing)} took part in {session} and {verb} not loaded now"
+
+
+def erased_text(session: str, erased: Sequence[int]) -> str:
+    """Which data are not there any more."""
+    some = ", ".join(map(str, erased[:8])) + (", …" if len(erased) > 8 else "")
+    return f"private data of {session} were erased (seq {some})"
+
+
 def finding(found: Replayed, facts: str = "") -> str:
     """The finding in lines, without a newline at the end; `facts` are added to the line of an equal one."""
     return "\n".join(_lines(found, facts))
@@ -59,12 +71,9 @@ def finding(found: Replayed, facts: str = "") -> str:
 
 def _lines(found: Replayed, facts: str) -> Iterator[str]:
     if found.missing:
-        names = ", ".join(found.missing)
-        verb = "is" if len(found.missing) == 1 else "are"
-        yield f"no verdict: {names} took part in {found.session} and {verb} not loaded now"
+        yield f"no verdict: {missing_text(found.session, found.missing)}"
     elif found.erased:
-        some = ", ".join(map(str, found.erased[:8])) + (", …" if len(found.erased) > 8 else "")
-        yield f"no verdict: private data of {found.session} were erased (seq {some})"
+        yield f"no verdict: {erased_text(found.session, found.erased)}"
     elif found.difference is not None:
         yield from _difference(found.difference)
         if found.cause is not None:

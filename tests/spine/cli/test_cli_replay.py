@@ -107,3 +107,58 @@ def test_what_depends_on_where_it_runs_is_named(what: str, project: Path, spine:
     assert ran.exit_code == status
     assert set(names) <= set(differing)
     assert {trial["offender"] for trial in fact["trials"]} <= {None, "section instructions of agent shop"}
+
+
+PLUGIN = """
+from spine import Section
+from spine.hooks import hookimpl
+
+@hookimpl
+def spine_register_prompts(registrar):
+    registrar.add(Section("policy", render=lambda context: "{WHAT}", dynamic=True, order=50))
+"""
+
+
+@pytest.fixture
+def with_plugin(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A session in which a plugin had a part that lies beside the agent and is not installed."""
+    monkeypatch.delitem(sys.modules, "courtesy", raising=False)
+    project.joinpath("courtesy.py").write_text(PLUGIN.replace("{WHAT}", "Thank people."))
+    kind = import_module("kind")
+
+    async def talk() -> None:
+        options: Any = {"plugins": ["courtesy"], "settings": Settings(installed_plugins=False)}
+        with ScriptedAdapter(say("Hello.")) as model:
+            async with Runtime.open(f"sqlite:{project}/x.db", model=model, **options) as runtime:
+                await (await runtime.session("one", kind.agent, reference="kind:agent")).run("Hello?")
+
+    anyio.run(talk)
+    sys.modules.pop("courtesy")
+    return project
+
+
+COMMANDS_OF_REPLAY = [("replay",), ("replay", "--mode", "live-tools"), ("determinism",)]
+
+
+@pytest.mark.parametrize("words", COMMANDS_OF_REPLAY, ids=" ".join)
+def test_a_plugin_that_is_missing_gives_no_verdict_and_can_be_named(
+    with_plugin: Path, spine: Any, words: tuple[str, ...]
+) -> None:
+    """Where it lies beside the agent, `--plugin` brings it; for whoever has no idea it says so."""
+    ran = spine(*words, "one")
+    assert ran.exit_code == 3
+    assert "courtesy took part in one and is not loaded now" in ran.output
+    assert ran.stdout == "" or "--plugin MODULE, or --hooks recorded" in ran.stderr
+    assert spine(*words, "one", "--plugin", "courtesy").exit_code == 0
+
+
+def test_what_if_goes_on_with_the_plugin_that_is_named(with_plugin: Path, spine: Any) -> None:
+    ran = spine("what-if", "one", "--step", "t1s1", "--plugin", "courtesy")
+    assert (ran.exit_code, "no difference" in ran.stdout) == (0, True), ran.output
+    without = spine("what-if", "one", "--step", "t1s1")
+    assert (without.exit_code, "section policy        gone" in without.stdout) == (1, True), without.output
+
+
+def test_recorded_hooks_fit_no_real_part(with_plugin: Path, spine: Any) -> None:
+    ran = spine("replay", "one", "--mode", "live-tools", "--hooks", "recorded")
+    assert (ran.exit_code, "fits no live-tools" in ran.stderr) == (2, True)

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 import test_replay_planted as shop
 
+from spine.errors import NoVerdict
 from spine.inputs import input_messages
 from spine.proof.diff import diff_text
 from spine.proof.replay import Given
-from spine.proof.replay_live import replay_live
+from spine.proof.replay_live import LivePart, replay_live
 from spine.runtime import Runtime
 from spine.stored import StoredLog
 from spine.stores.memory import MemoryStore
@@ -61,6 +62,13 @@ async def test_an_approval_that_was_not_asked_alike_waits() -> None:
     found, log = await replay_live(await shop.recorded(shop.setting()), shop.setting(), "model", model=model)
     assert [row.type for row in log.rows()][-1] == "turn.suspended"
     assert not found.is_equal
+
+
+@pytest.mark.parametrize("part", ["tools", "model"])
+async def test_without_a_plugin_that_had_a_part_there_is_no_verdict(part: LivePart) -> None:
+    log = await shop.recorded(shop.setting())
+    with pytest.raises(NoVerdict, match=r"^orders took part in shop and is not loaded now$"):
+        await replay_live(log, shop.setting(order=("brief",)), part)
 
 
 async def test_people_steer_and_cancel_where_they_did() -> None:

@@ -236,6 +236,9 @@ async def test_a_planted_change_is_found_and_attributed(what: str) -> None:
     assert (found.cause.kind, found.cause.name, found.cause.owner) == (kind, name, owner)
     assert found.difference is not None
     assert found.difference.seq > 4
+    assert found.difference.path not in ("$.digest", "$.size", "$.estimate"), "these follow from something"
+    moved = "order of hooks" in what
+    assert ("another order" in found.cause.change) == moved, found.cause.change
 
 
 async def test_the_finding_reads_as_a_person_needs_it() -> None:
