@@ -229,11 +229,26 @@ def store_url(text: str) -> str:
 
 
 def make_store_folder(url: str) -> None:
-    """Make the folder of a store's file, for its owner alone, when it is not there yet."""
+    """Make the folder of a store's file, and those above it that are not there yet, for their owner alone."""
     scheme, _, rest = url.partition(":")
     folder = os.path.dirname(rest.partition("?")[0])
     if scheme == "sqlite" and folder:
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            _make_private(folder)
         except OSError as exc:
             raise ConfigInvalid(f"the folder of {url} cannot be made: {exc.strerror}", hint="--store PATH") from exc
+
+
+def _make_private(folder: str) -> None:
+    # Not `os.makedirs`: its mode is that of the last one alone, and less what the umask takes away.
+    if os.path.isdir(folder):
+        return
+    above = os.path.dirname(folder.rstrip(os.sep))
+    if above:
+        _make_private(above)
+    try:
+        os.mkdir(folder, 0o700)
+        os.chmod(folder, 0o700)
+    except FileExistsError:  # another process was first
+        if not os.path.isdir(folder):
+            raise

@@ -44,6 +44,7 @@ class Erasure:
 
     source: StoredLog
     rows: tuple[Row, ...]
+    overwrites: tuple[Overwrite, ...]
     contents: tuple[Digest, ...]
     concerned: Mapping[SessionId, tuple[set[bytes], set[Digest]]]
     """Each session that has some of the events (by hash) or refers to some of the contents; the source comes first."""
@@ -69,12 +70,14 @@ def erase(
 
 
 def plan(source: StoredLog, seqs: Sequence[int] = (), contents: Sequence[str] = ()) -> Erasure:
-    """Look up what is taken away, and from whom. Raises `UsageError` for an event or content that is not there."""
+    """Look up what is taken away, and from whom. Raises `UsageError` for what is not there or holds nothing private."""
     wanted = tuple(map(Digest, contents))
     inline = _inline(source, set(wanted) - {*source.store.contents(wanted)})
     rows = (*_rows_to_erase(source, sorted(set(seqs))), *inline)
     gone = tuple(dict.fromkeys([*wanted, *(found for row in rows for found in _long_texts(row))]))
-    return Erasure(source=source, rows=rows, contents=gone, concerned=_concerned(source, rows, set(gone)))
+    overwrites = tuple(Overwrite(row.seq, row.hash, _left(source, row)) for row in rows)
+    concerned = _concerned(source, rows, set(gone))
+    return Erasure(source=source, rows=rows, overwrites=overwrites, contents=gone, concerned=concerned)
 
 
 def carry_out(erasure: Erasure, *, reason: str, by: str | None = None, owner: Owner, now: int) -> Erased:
@@ -82,8 +85,7 @@ def carry_out(erasure: Erasure, *, reason: str, by: str | None = None, owner: Ow
     if not reason.strip():
         raise UsageError("erasing wants a reason, which the log keeps", hint='--reason "…"')
     source, rows, gone, concerned = erasure.source, erasure.rows, erasure.contents, erasure.concerned
-    store, reason = source.store, clean_text(reason)
-    overwrites = tuple(Overwrite(row.seq, row.hash, _left(source, row)) for row in rows)
+    store, overwrites, reason = source.store, erasure.overwrites, clean_text(reason)
     markers = tuple(map(erased_content, gone))
     with ExitStack() as claims:
         batches: list[Append] = []

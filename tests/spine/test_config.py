@@ -285,4 +285,5 @@ def test_a_path_is_a_store_too(text: str, url: str) -> None:
 def test_the_folder_of_a_store_is_private(tmp_path: Path) -> None:
     make_store_folder(f"sqlite:{tmp_path}/a/b/spine.db?durability=relaxed")
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
     make_store_folder("memory:")
