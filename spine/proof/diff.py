@@ -1,5 +1,7 @@
 """Two sessions compared (floor 13): aligned by turn, step and call; what differs in what was asked, answered and done.
 
+Turns with the same inputs belong together, steps that answered and called the same, and what is left by its place.
+
 Ids that vendors made, times and durations never count, nor does the history in a request: where that differs, the
 answer or the result that it comes from is the difference. A difference that lasts is told once, where it begins.
 """
@@ -17,10 +19,11 @@ from spine.projectors.json import plain
 from spine.projectors.lines import content_lines
 from spine.projectors.phrases import deeds, excerpt, json_text, kind_of, listed, money, name_text, tokens, with_reason
 from spine.projectors.visible import one_line
+from spine.proof.aligning import aligned
 from spine.proof.course import Course, Step, Turn
 from spine.proof.differences import PARAMETERS, Difference, json_phrase, request_differences, result_phrase, text_phrase
 from spine.tools import ToolStatus
-from spine.values import StepId, TurnId, turn_of
+from spine.values import TurnId, turn_of
 
 __all__ = ["Comparison", "compare", "diff_json", "diff_text"]
 
@@ -73,29 +76,45 @@ def _told_once(differences: Iterable[Difference]) -> Iterable[Difference]:
 
 def _differences(left: Course, right: Course) -> Iterator[Difference]:
     yield from _of_sessions(left, right)
-    for place, turn, other in _pairs(left.turns, right.turns):
-        if turn is None or other is None:
-            yield _only(place, left, right, is_left=other is None)
-            continue
-        yield from _at(place, _of_inputs(turn, other))
-        of_turn = [
-            {id: step for id, step in each.steps.items() if id.startswith(f"{place}s")} for each in (left, right)
-        ]
-        for id, step, twin in _pairs(*of_turn):
-            if step is None or twin is None:
-                yield _only(id, left, right, is_left=twin is None)
-            else:
-                yield from _of_step(step, twin)
-        yield from _at(place, _of_endings(turn, other))
+    for one, two in aligned([*left.turns.items()], [*right.turns.items()], lambda item: _input_text(item[1])):
+        if one is not None and two is not None:
+            yield from _of_turns(left, right, one, two)
+        elif (alone := one or two) is not None:
+            yield _only(alone[0], left, right, is_left=two is None)
 
 
-def _steps_of(course: Course, turn: TurnId) -> dict[StepId, Step]:
-    return {id: step for id, step in course.steps.items() if turn_of(id) == turn}
+def _of_turns(left: Course, right: Course, one: tuple[TurnId, Turn], two: tuple[TurnId, Turn]) -> Iterator[Difference]:
+    place = _place(one[0], two[0])
+    yield from _at(place, _of_inputs(one[1], two[1]))
+    for step, twin in aligned(_steps_of(left, one[0]), _steps_of(right, two[0]), _likeness):
+        if step is not None and twin is not None:
+            yield from _of_step(step, twin)
+        elif (alone := step or twin) is not None:
+            yield _only(alone.id, left, right, is_left=twin is None)
+    yield from _at(place, _of_endings(one[1], two[1]))
 
 
 def _pairs(left: Mapping[K, V], right: Mapping[K, V]) -> Iterator[tuple[K, V | None, V | None]]:
     for key in dict.fromkeys([*left, *right]):
         yield key, left.get(key), right.get(key)
+
+
+def _place(left: str, right: str) -> str:
+    """Where both are, or `t1s2/t1s3` where they stand apart."""
+    return left if left == right else f"{left}/{right}"
+
+
+def _steps_of(course: Course, turn: TurnId) -> list[Step]:
+    return [step for id, step in course.steps.items() if turn_of(id) == turn]
+
+
+def _likeness(step: Step) -> str:
+    """Steps are alike that answered and called the same."""
+    return json_text([step.answer is None, _answer(step), *map(_asked, step.calls.values())])
+
+
+def _asked(call: Call) -> str:
+    return f"{call.block.name} {json_text(_arguments(call))}"
 
 
 def _only(place: str, left: Course, right: Course, *, is_left: bool) -> Difference:
@@ -123,9 +142,13 @@ def _sides(what: str, old: str, new: str) -> Difference:
 
 
 def _of_inputs(left: Turn, right: Turn) -> Iterator[Difference]:
-    old, new = ("\n".join(_lines(block for each in turn.inputs for block in each.content)) for turn in (left, right))
+    old, new = _input_text(left), _input_text(right)
     if old != new:
         yield Difference(what="input", text=text_phrase(old, new), left=old, right=new)
+
+
+def _input_text(turn: Turn) -> str:
+    return "\n".join(_lines(block for each in turn.inputs for block in each.content))
 
 
 def _lines(content: Any) -> Iterator[str]:
@@ -152,14 +175,15 @@ def _ending(turn: Turn) -> str:
 
 
 def _of_step(left: Step, right: Step) -> Iterator[Difference]:
+    place = _place(left.id, right.id)
     if left.request is not None and right.request is not None:
-        yield from _at(left.id, request_differences(left.request.request, right.request.request))
-        yield from _at(left.id, _of_written_messages(left, right))
-    yield from _at(left.id, _of_answers(left, right))
-    for id, call, twin in _pairs(left.calls, right.calls):
+        yield from _at(place, request_differences(left.request.request, right.request.request))
+        yield from _at(place, _of_written_messages(left, right))
+    yield from _at(place, _of_answers(left, right))
+    for call, twin in aligned([*left.calls.values()], [*right.calls.values()], _asked):
         if call is not None and twin is not None and call.block.name == twin.block.name:
-            yield from _at(id, _of_calls(call, twin))
-    yield from _at(left.id, _of_figures(left, right))
+            yield from _at(_place(call.block.id, twin.block.id), _of_calls(call, twin))
+    yield from _at(place, _of_figures(left, right))
 
 
 def _of_written_messages(left: Step, right: Step) -> Iterator[Difference]:

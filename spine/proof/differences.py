@@ -45,7 +45,7 @@ class Difference:
     left: Json = None
     right: Json = None
     place: str = ""
-    """The turn, step or call; empty for the session as a whole."""
+    """The turn, step or call, `t1s2/t1s3` where it stands elsewhere on the right; empty for the session as a whole."""
     also: tuple[str, ...] = ()
     """Later places with just the same difference."""
 

@@ -170,6 +170,30 @@ def test_a_difference_is_told_where_it_is(base: Course, name: str) -> None:
     assert encode(diff_json(found))
 
 
+MORE = call("look_up", word="jug") + usage(input_tokens=12, output_tokens=2)
+INSERTED: dict[str, tuple[tuple[Entry, ...], list[tuple[str, str]]]] = {
+    "first": ((MORE, *SCRIPT), [("t1s1", "")]),
+    "in the middle": ((SCRIPT[0], MORE, *SCRIPT[1:]), [("t1s2", "")]),
+    "before the last": ((*SCRIPT[:2], MORE, SCRIPT[2]), [("t1s3", "")]),
+    "twice": ((MORE, SCRIPT[0], MORE, *SCRIPT[1:]), [("t1s1", ""), ("t1s3", "")]),
+    "beside another answer": (
+        (SCRIPT[0], MORE, SCRIPT[1], say("Finished.") + usage(input_tokens=30, output_tokens=2)),
+        [("t1s2", ""), ("t1s3/t1s4", "answer")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INSERTED)
+def test_a_step_more_is_one_difference(base: Course, name: str) -> None:
+    """Those after it are compared with the steps that they are like."""
+    script, expected = INSERTED[name]
+    found = compare(base, played(*script, id="r"))
+    assert [(d.place, d.what) for d in found.differences] == expected
+    assert [d.text for d in found.differences if not d.what] == ["only in r"] * (len(script) - len(SCRIPT))
+    back = compare(played(*script, id="r"), base)
+    assert [d.text for d in back.differences if not d.what] == ["only in r"] * (len(script) - len(SCRIPT))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_sides_change_places(base: Course, name: str) -> None:
     other = CASES[name][0]()

@@ -68,7 +68,7 @@ def test_another_section_reaches_the_request(suppose: Suppose, name: str) -> Non
 
 def test_another_model_is_asked(suppose: Suppose) -> None:
     found, _events = suppose(Supposed(model="other:big"), LOOKED, DONE, step="t1s3")
-    assert differences(found)[0] == ("t1s3", "route")
+    assert differences(found)[:2] == [("t1s3", ""), ("t1s3/t1s4", "route")]
     assert "scripted:demo → other:big" in diff_text(found.comparison)
 
 
