@@ -436,7 +436,7 @@ def test_what_is_opened_to_look_cannot_be_written(demo: Path) -> None:
         ),
         ('model = "quick"', 'spine.toml:1: model "quick" cannot be asked: it is no provider:name and no alias'),
         ('[aliases]\nquick = "nowhere:x"', 'spine.toml:2: aliases.quick "nowhere:x" cannot be asked: no provider is '),
-        ('store = "postgres:x"', 'spine.toml:1: nothing here opens a store "postgres:x"; try sqlite:PATH'),
+        ('store = "mysql:x"', 'spine.toml:1: nothing here opens a store "mysql:x"; try sqlite:PATH'),
         (
             '[providers.lab]\nprotocol = "openai_chatt"\nbase_url = "http://127.0.0.1:9"',
             'spine.toml:1: no plugin offers the protocol "openai_chatt" of lab; did you mean "openai_chat"?',
