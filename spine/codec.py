@@ -160,7 +160,10 @@ class Codec:
 
     def add(self, event_type: EventType, origin: str | None) -> None:
         """Learn a plugin's event type. Raises `UsageError` for a bad or taken name and for a gap in its upcasters."""
-        if origin is not None and ("." not in event_type.name or event_type.name.partition(".")[0] in _CORE_PREFIXES):
+        name = event_type.name
+        if origin is not None and (
+            "." not in name or name.partition(".")[0] in _CORE_PREFIXES or not name.isprintable()
+        ):
             raise UsageError(
                 f'event type "{event_type.name}" of {origin} is not of the form plugin.name; '
                 f"the core keeps {', '.join(sorted(_CORE_PREFIXES))}"

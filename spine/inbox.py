@@ -14,7 +14,7 @@ from spine.codec import Codec
 from spine.commits import SETTLE_WAITS_S
 from spine.errors import AppendOutcomeUnknown, StoreBusy, StoreUnavailable, UsageError, ValueRefused
 from spine.events import InputAccepted
-from spine.inputs import InboxEvent, inbox_event
+from spine.inputs import InboxEvent, checked_text, inbox_event
 from spine.log import SessionLog
 from spine.store import InboxEntry, Store
 from spine.values import SessionId, decode, encode, freeze_object, thaw
@@ -29,7 +29,7 @@ def put(store: Store, codec: Codec, session: SessionId, kind: str, data: Mapping
 
     Raises `UsageError` for data that do not fit the kind, `ValueTooLarge` for what no log takes, `SessionUnknown`.
     """
-    request = thaw(freeze_object(data))
+    request, key = thaw(freeze_object(data)), checked_text("key", key)
     codec.encode_event(inbox_event(codec, kind, request, key))
     return put_settled(store, session, key, kind, encode(request))
 

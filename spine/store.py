@@ -177,6 +177,7 @@ class Store(Protocol):
 
         None: stored. `ConcurrencyConflict`: token, seq or hash were not those of the head; nothing of it was stored.
         A batch whose last hash is already the head counts as stored. A failure of the whole transaction is raised.
+        Raises `UsageError` for rows with a gap, and for headers and names that not every store could hold.
         A batch with a `base` is refused, too, unless its session is empty and the base has an event `seq` with
         `prev_hash`. Once a batch that erases is stored, the store keeps no older bytes of what it erased.
         """
@@ -193,7 +194,7 @@ class Store(Protocol):
         """Those of `digests` that are there."""
 
     def put_inbox(self, session: SessionId, key: str, kind: str, data: bytes) -> bool:
-        """Queue a request durably; False when the key was used before. Raises `SessionUnknown`."""
+        """Queue a request durably; False when the key was used before. Raises `SessionUnknown`, `UsageError`."""
 
     def inbox(self, session: SessionId) -> list[InboxEntry]:
         """Queued requests, oldest first."""

@@ -108,6 +108,7 @@ class PostgresStore:
         Raises `AppendOutcomeUnknown` when the connection broke before the answer; False to the same again then means
         that it had arrived.
         """
+        verdicts.check_request(session, key, kind)
         given = {"session": session, "key": _bytes(key), "kind": kind, "data": data}
 
         def work(connection: Connection) -> tuple[bool, bool]:

@@ -142,6 +142,7 @@ class MemoryStore:
 
     def put_inbox(self, session: SessionId, key: str, kind: str, data: bytes) -> bool:
         """Queue a request; False when the key was used before. Raises `SessionUnknown`."""
+        verdicts.check_request(session, key, kind)
         with self._lock:
             kept = self._sessions.get(session)
             if kept is None or not kept.rows:

@@ -150,6 +150,7 @@ class SqliteStore:
 
     def put_inbox(self, session: SessionId, key: str, kind: str, data: bytes) -> bool:
         """Queue a request durably; False when the key was used before. Raises `SessionUnknown`."""
+        verdicts.check_request(session, key, kind)
         with self._writing as connection:
             found = connection.execute(
                 "SELECT no, requests + 1 FROM sessions WHERE id = ? AND seq > 0", (session,)

@@ -3,7 +3,9 @@
 Kept apart from the stores so that a person reads the same sentence whichever of them was asked.
 """
 
+import functools
 from collections.abc import Sequence
+from typing import Final
 
 from spine.errors import ConcurrencyConflict, LogBroken, SessionOwned, SessionShared, SessionUnknown, UsageError
 from spine.store import Append, Owner
@@ -13,17 +15,56 @@ MICROSECONDS = 1_000_000
 
 
 def check_batch(batch: Append) -> None:
-    """Raise `UsageError` unless the rows follow `batch.seq` without gap; an empty batch is fine, but for a fork."""
+    """Raise `UsageError` unless the rows follow `batch.seq` without gap, and every store could hold the batch.
+
+    An empty batch is fine, but for a fork.
+    """
     seq = batch.seq
     if batch.base is not None and not (seq and batch.rows):
         raise UsageError(f"append to session {batch.session}: a fork begins after an event, with one of its own")
-    for row in batch.rows:
+    for found, type, version, at, place, origin, _, _, hash in batch.rows:
         seq += 1
-        if row.seq != seq:
+        if found != seq:
             raise UsageError(
-                f"append to session {batch.session}: found a row with seq {row.seq} where {seq} must stand; "
+                f"append to session {batch.session}: found a row with seq {found} where {seq} must stand; "
                 "rows follow the batch's seq without gap"
             )
+        if not (_is_kind(type, version, origin) and _is_name(place) and -_TIMES <= at < _TIMES and len(hash) < 256):
+            raise UsageError(f"append to session {batch.session}: the header of seq {seq} is none: {_HEADER}")
+    for content in (*batch.contents, *batch.erased_contents):
+        if not _is_name(content.digest) or not _is_text(content.media_type):
+            raise UsageError(f"append to session {batch.session}: a content's digest and media type are text")
+
+
+def check_request(session: SessionId, key: str, kind: str) -> None:
+    """Raise `UsageError` unless every store could hold a request with this key and kind."""
+    if not _is_text(key) or not _is_name(kind):
+        raise UsageError(f"request to session {session}: key and kind are text without lone surrogates")
+
+
+_VERSIONS: Final = 1 << 31
+_TIMES: Final = 1 << 62
+_HEADER: Final = (
+    "type, place and origin are text without NUL and lone surrogates, version has 31 bits, at 62, hash 255 bytes"
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_kind(type: str, version: int, origin: str | None) -> bool:
+    return _is_name(type) and _is_name(origin) and -_VERSIONS <= version < _VERSIONS
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_name(text: str | None) -> bool:
+    return text is None or ("\0" not in text and _is_text(text))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def conflict(batch: Append, *, seq: int, hash: bytes, token: int | None) -> ConcurrencyConflict:

@@ -13,13 +13,13 @@ nowhere else, so a store that passes may stand under every log.
 import random
 import threading
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import attrs
 
 from spine import late
 from spine.errors import SessionUnknown, UsageError
-from spine.store import MAX_EVENT_BYTES, Append, SessionInfo, Store
+from spine.store import MAX_EVENT_BYTES, Append, Content, SessionInfo, Store
 from spine.testing.store_ownership import OwnershipContract
 from spine.testing.store_trials import (
     ALICE,
@@ -37,7 +37,7 @@ from spine.testing.store_trials import (
     refused,
     writer,
 )
-from spine.values import SessionId
+from spine.values import Digest, SessionId
 
 __all__ = ["StoreContract"]
 
@@ -173,6 +173,34 @@ class StoreContract(OwnershipContract):
                 with raises(UsageError):
                     store.append([other.batch(b"1"), log.batch(rows=bad)])
             assert store.sessions() == []
+
+    def test_what_not_every_store_could_hold_is_refused_by_all_of_them(self) -> None:
+        """With nothing stored: a log that one store takes, each other one takes as well."""
+        names: tuple[Any, ...] = ("a\0b", "\ud800")
+        headers = [{field: name} for field in ("type", "place", "origin") for name in names]
+        headers += [{"at": 1 << 62}, {"at": -(1 << 62) - 1}, {"version": 1 << 31}, {"hash": bytes(256)}]
+        with self.opened() as store:
+            log = writer(store)
+            log.append(b"1")
+            for header in headers:
+                good, bad = log.batch(b"2", b"3").rows
+                with raises(UsageError):
+                    store.append([log.batch(rows=(good, bad._replace(**header)))])
+            for content in (Content(Digest("1:\0"), "", b""), Content(content_of(b"").digest, "\ud800", b"")):
+                with raises(UsageError):
+                    store.append([log.batch(b"2", contents=(content,))])
+            for key, kind in (("\ud800", "input"), ("key", "\ud800"), ("key", "a\0")):
+                with raises(UsageError):
+                    store.put_inbox(FIRST, key, kind, b"")
+            assert store.put_inbox(FIRST, "a\0b", "input", b"\0")
+            (row,) = log.batch(b"2").rows
+            for place, at in (("t1s0", -(1 << 62)), ("t01", (1 << 62) - 1), ("", 0), ("12", -1), ("ü\u2028", 1)):
+                row = row._replace(
+                    seq=log.seq + 1, place=place, at=at, origin="ü@1", type="\x1b", version=(1 << 31) - 1
+                )
+                log.append(rows=(row,))
+                assert list(store.read(FIRST, after=log.seq - 1)) == [row]
+            assert len(list(store.read(FIRST))) == log.seq == 6
 
     def test_a_batch_without_rows_still_takes_entries_out(self) -> None:
         with self.opened() as store:

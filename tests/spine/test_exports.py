@@ -6,14 +6,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spine.codec import Codec, chain_hash, genesis
-from spine.errors import AppendOutcomeUnknown, LogBroken, SessionExists, StoreUnavailable
+from spine.codec import Codec, chain_hash, genesis, row_hash
+from spine.errors import AppendOutcomeUnknown, LogBroken, SessionExists, StoreUnavailable, UsageError
 from spine.exports import ExportReader, export, import_, needed_contents
 from spine.forking import fork
 from spine.log import LogReader
@@ -268,6 +269,23 @@ class Forgetful(MemoryStore):
         if self.arrives:
             super().append(batches)
         raise AppendOutcomeUnknown("the line is dead")
+
+
+@pytest.mark.parametrize("header", [{"at": 1 << 62}, {"version": 1 << 31}, {"place": "a\0"}, {"origin": "\0@1"}])
+def test_a_file_with_headers_that_no_store_holds_is_refused(tmp_path: Path, header: dict[str, Any]) -> None:
+    """Its chain may be whole all the same: whoever made it computed the hashes."""
+    (first,) = rows_of(b"{}")
+    first = first._replace(**header)
+    path = written(tmp_path, exported(store_with(rows_of(b"{}"))))
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    hash = row_hash(genesis(SESSION), first).hex()
+    lines[0]["hash"] = hash
+    lines[1] |= {**header, "hash": hash}
+    path.write_bytes(b"".join(encode(line) + b"\n" for line in lines))
+    store = MemoryStore()
+    with pytest.raises(UsageError, match="header of seq 1"):
+        imported(path, store)
+    assert store.sessions() == []
 
 
 @pytest.mark.parametrize("arrives", [True, False])

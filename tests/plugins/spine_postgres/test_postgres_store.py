@@ -328,8 +328,8 @@ def test_a_closed_store_and_one_of_a_forked_process_say_so(url: str) -> None:
 
 
 def test_what_no_text_of_the_server_can_hold_comes_back(url: str) -> None:
-    """NUL and lone surrogates in keys and media types, as any other store keeps them."""
-    odd = "a\0b\ud800 \U0001f600"
+    """NUL in keys and media types, as any other store keeps it."""
+    odd = "a\0b \U0001f600"
     with opened(url) as store:
         log, content = writer(store), content_of(b"x", odd)
         log.append(b"1", contents=(content,))
