@@ -6,7 +6,21 @@ from typing import Any
 
 import anyio
 import pytest
-from test_http_adapter import ANSWER, BRISK, DONE, HEL, KEY, RAW, REQUEST, STOP, adapting, collect, settings, text_of
+from test_http_adapter import (
+    ANSWER,
+    BRISK,
+    DONE,
+    HEL,
+    KEY,
+    PATIENT,
+    RAW,
+    REQUEST,
+    STOP,
+    adapting,
+    collect,
+    settings,
+    text_of,
+)
 from wire_server import END, HEAD, piece, serving
 
 from spine.llm.errors import ProviderError
@@ -48,8 +62,8 @@ async def test_an_answer_is_read_piece_by_piece() -> None:
 @pytest.mark.parametrize("name", RAW)
 async def test_what_servers_and_proxies_do_is_the_same_error(name: str) -> None:
     raw, category = RAW[name]
-    async with serving(raw) as server, lending(server) as adapter:
-        with anyio.fail_after(3):
+    async with serving(raw) as server, lending(server, PATIENT) as adapter:
+        with anyio.fail_after(10):
             _, error = await collect(adapter)
     assert isinstance(error, ProviderError)
     assert error.category == category
