@@ -10,7 +10,7 @@ import pytest
 from spine.errors import StoreBusy
 from spine.store import Content, Overwrite
 from spine.stores.sqlite import SqliteStore
-from spine.testing.store_trials import FIRST, Writer, chain, content_of, writer
+from spine.testing.store_trials import BOB, FIRST, SECOND, Writer, chain, content_of, writer
 from spine.testing.store_upkeep import CHILD, forked
 
 SECRET = b"the secret of a person, "
@@ -139,3 +139,20 @@ def test_a_damaged_pointer_shows_as_missing_events_and_hangs_nobody(tmp_path: Pa
         assert [row.hash for row in store.read(CHILD)] != whole
         assert [row.data for row in store.read(FIRST)] == [b"1", b"2", b"3", b"4"]
         assert len(store.sessions()) == 2
+
+
+def test_a_fork_may_take_the_name_of_a_session_that_another_process_deleted(tmp_path: Path) -> None:
+    """What this store remembers of the old one is not taken for it."""
+    path = tmp_path / "a.db"
+    with closing(SqliteStore(path)) as here, closing(SqliteStore(path)) as there:
+        parent = writer(here)
+        parent.append(b"1", b"2")
+        old = writer(here, CHILD)
+        old.append(b"old")
+        old.append(b"older")
+        taken = writer(there, CHILD, BOB, take_over=True)
+        there.delete(CHILD, taken.token)
+        writer(there, SECOND, BOB).append(b"another")
+        forked(here, parent, 2, CHILD, b"new")
+        assert [row.data for row in here.read(CHILD)] == [b"1", b"2", b"new"]
+        assert (here.check(), [row.data for row in here.read(SECOND)]) == ([], [b"another"])
