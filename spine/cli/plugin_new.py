@@ -13,6 +13,7 @@ from typing import Final
 import click
 
 from spine.cli.options import options
+from spine.cli.plugin_protocol import PROTOCOL
 from spine.cli.screen import out
 from spine.errors import UsageError
 
@@ -213,7 +214,7 @@ _ADAPTER_HOOKS: Final = '''\
 
 from spine.hooks import hookimpl
 
-from {module}.model import {class}
+from {module}.model import {class}Model
 
 __version__ = "0.1.0"
 
@@ -221,7 +222,7 @@ __version__ = "0.1.0"
 @hookimpl
 def spine_register_adapters(registrar):
     """Called when a route "{key}:…" is first used; the runtime closes what it made."""
-    registrar.add({class}, provider="{key}")
+    registrar.add({class}Model, provider="{key}")
 '''
 _ADAPTER: Final = '''\
 """The model: repeats the last message. Replace `_answer` by something that thinks."""
@@ -233,7 +234,7 @@ from spine.llm.usage import Usage
 from spine.messages import Message, TextBlock
 
 
-class {class}:
+class {class}Model:
     """An adapter: zero or more chunks, then exactly one response."""
 
     def __init__(self, settings=None):
@@ -264,14 +265,14 @@ _ADAPTER_TEST: Final = '''\
 """The model of {key} keeps the contract of every adapter, and answers."""
 
 import pytest
-from {module}.model import {class}
+from {module}.model import {class}Model
 from spine import Agent, Runtime
 from spine.testing import AdapterContract
 
 
 class TestContract(AdapterContract):
     def answering(self):
-        return {class}()
+        return {class}Model()
 
 
 @pytest.mark.anyio
@@ -285,6 +286,7 @@ async def test_an_agent_talks_with_it_once_it_is_installed():
 KINDS: Final[Mapping[str, Mapping[str, str]]] = {
     "tool": {"__init__.py": _TOOL_HOOKS, "tools.py": _TOOL, "test": _TOOL_TEST},
     "hook": {"__init__.py": _HOOK, "test": _HOOK_TEST},
+    "protocol": PROTOCOL,
     "adapter": {"__init__.py": _ADAPTER_HOOKS, "model.py": _ADAPTER, "test": _ADAPTER_TEST},
 }
 """Kind to the files of the plugin's package, and its tests."""
@@ -324,6 +326,6 @@ def _files(name: str, kind: str) -> dict[str, str]:
         "name": name,
         "key": key,
         "module": module,
-        "class": "".join(map(str.capitalize, name.split("-"))) + "Model",
+        "class": "".join(map(str.capitalize, name.split("-"))),
     }
     return {path: re.sub(r"\{(\w+)\}", lambda m: words[m[1]], text) for path, text in texts.items()}

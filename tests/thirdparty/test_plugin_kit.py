@@ -47,6 +47,16 @@ def test_a_new_plugin_is_green_installed_and_well(kind: str, tmp_path: Path) -> 
     assert (examined.returncode, {finding["state"] for finding in report["findings"]}) == (0, {"ok"})
 
 
+def test_a_new_protocol_stands_servers_that_misbehave(tmp_path: Path) -> None:
+    """Its conformance subject is there from the start; some of the cases, to see that it works."""
+    assert spine("plugins", "new", "big-shop", "--kind", "protocol", folder=tmp_path).returncode == 0
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "eof")
+    subject = ("--spine-conformance", "spine_big_shop.conformance:subject")
+    tried = python(*words, *subject, folder=tmp_path / "spine-big-shop")
+    assert tried.returncode == 0, tried.stdout
+    assert "big_shop adapter 0.1.0" in tried.stdout
+
+
 @pytest.mark.parametrize("name", ["Shop", "a_b", "-a", "a--b", "1a", "a/b", "..", "x" * 41, ""])
 def test_what_is_no_name_for_a_plugin_is_refused(name: str, tmp_path: Path) -> None:
     refused = spine("plugins", "new", "--", name, folder=tmp_path)
