@@ -62,7 +62,7 @@ class Inbox:
     def record(self, entries: Iterable[InboxEntry]) -> Iterator[InboxEvent]:
         """Append the event of each new entry, and give it to be acted on before the next one is looked at."""
         for entry in entries:
-            if entry.number not in self._seen:
+            if entry.number not in self._seen and not self._log.is_held:  # then its turn comes later
                 self._seen.add(entry.number)
                 event = self._record(entry)
                 if event is not None:

@@ -130,6 +130,21 @@ async def test_meanwhile_appends_are_refused_and_closing_is_not_undone() -> None
         assert (await runtime.session("s", session.agent)) is not session
 
 
+async def test_a_request_that_is_looked_at_meanwhile_is_taken_afterwards() -> None:
+    store = MemoryStore()
+    async with opened(store, say("one"), say("two")) as runtime:
+        session = await runtime.session("s", Agent("scripted:demo"))
+        await session.run(SECRET)
+        await session.log.hold(session.check_idle, SessionBusy("held"))
+        runtime.send("s", "cancel", {"cause": "stop", "by": None}, key="k")
+        await session.take_inbox()
+        assert len(store.inbox(session.id)) == 1
+        runtime._release(session.id)
+        session.reload(runtime._claim(session.id))
+        await session.take_inbox()
+        assert (store.inbox(session.id), seqs_of(runtime, "s", "cancel.requested")) == ([], [session.log.seq])
+
+
 async def test_a_session_that_is_not_open_is_erased_as_well(store: Any) -> None:
     async with opened(store, say("one")) as runtime:
         session = await runtime.session("s", Agent("scripted:demo"))
