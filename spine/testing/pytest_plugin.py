@@ -15,8 +15,10 @@ from spine.late import load
 
 _FIXTURES: Final = frozenset(("spine_clock", "spine_script", "spine_runtime", "spine_snapshot"))
 _failed = pytest.StashKey[bool]()
-_cards = pytest.StashKey[dict[str, tuple[Any, list[Any]]]]()
-"""By reference: what is tried, and how its cases went."""
+_subjects = pytest.StashKey[dict[str, Any]]()
+"""By reference: what is tried."""
+_RESULT: Final = "spine_conformance"
+"""The property of a report that says how a case went; reports come from other processes, too."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -106,11 +108,11 @@ def pytest_collection(session: pytest.Session) -> bool | None:
             subject = kit.load_subject(reference)
         except UsageError as exc:
             raise pytest.UsageError(exc.message) from exc
-        card = session.config.stash.setdefault(_cards, {}).setdefault(reference, (subject, []))
+        session.config.stash.setdefault(_subjects, {})[reference] = subject
         prefix = f"{subject.name}: " if len(references) > 1 else ""
         for case in kit.cases(subject):
             name = f"{prefix}{case.name}"
-            items.append(ConformanceItem.from_parent(session, name=name, nodeid=name, case=case, results=card[1]))
+            items.append(ConformanceItem.from_parent(session, name=name, nodeid=name, case=case, subject=reference))
     report = pytest.CollectReport(nodeid="conformance", outcome="passed", longrepr=None, result=[*items])
     session.config.hook.pytest_collectreport(report=report)  # so that the terminal counts them
     session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=items)
@@ -123,15 +125,16 @@ def pytest_collection(session: pytest.Session) -> bool | None:
 class ConformanceItem(pytest.Item):
     """One case of the kit."""
 
-    def __init__(self, *, case: Any, results: list[Any], **more: Any) -> None:
+    def __init__(self, *, case: Any, subject: str, **more: Any) -> None:
         super().__init__(**more)
         self._case = case
-        self._results = results
+        self._subject = subject
 
     def runtest(self) -> None:
         """Try it, and keep how it went for the card."""
         result = load("spine.testing.conformance").run_case(self._case)
-        self._results.append(result)
+        told = {"name": result.name, "problems": list(result.problems), "why_not": result.why_not}
+        self.user_properties.append((_RESULT, (self._subject, told)))
         if result.why_not is not None:
             pytest.skip(result.why_not)
         if result.problems:
@@ -153,9 +156,19 @@ class ConformanceFailed(Exception):
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The report card of each subject."""
-    for subject, results in config.stash.get(_cards, {}).values():
+    for reference, subject in config.stash.get(_subjects, {}).items():
+        kit = load("spine.testing.conformance")
+        told = [told for name, told in _results(terminalreporter) if name == reference]
+        results = [kit.ConformanceResult(**each | {"problems": tuple(each["problems"])}) for each in told]
         terminalreporter.section("conformance")
-        terminalreporter.write_line(load("spine.testing.conformance").report_card(subject, results))
+        terminalreporter.write_line(kit.report_card(subject, results))
+
+
+def _results(terminalreporter: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "call":
+                yield from (value for name, value in report.user_properties if name == _RESULT)
 
 
 # ----------------------------------------------------------------------------------------------------------- guard

@@ -351,6 +351,14 @@ def test_a_suite_without_syrupy_still_runs(pytester: pytest.Pytester, monkeypatc
 # ----------------------------------------------------------------------------------------------------- conformance
 
 
+def test_a_report_card_counts_what_other_processes_tried(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("xdist", reason="xdist is not installed")
+    words = ("--spine-conformance", "spine_openai_chat.protocol:OpenAIChat", "-k", "reads-text", "-n", "2")
+    result = pytester.runpytest_subprocess(*words)
+    assert result.parseoutcomes()["passed"] == 8
+    result.stdout.fnmatch_lines(["decoding * 8 *0 *0"])
+
+
 def test_an_adapter_gets_its_report_card_and_nothing_else_runs(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_other(): raise AssertionError")
     result = pytester.runpytest("--spine-conformance", "spine_openai_chat.protocol:OpenAIChat", "-k", "reads-text")
