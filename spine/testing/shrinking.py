@@ -70,7 +70,7 @@ async def shrink(
     whole = scenario_of(reader, agent=agent, plugins=plugins, secrets=secrets)
     parts = _Parts(events, whole.content)
     tries = _Tries(fails)
-    everything = _Kept(tuple(range(len(parts.groups))), tuple(range(len(parts.entries))), has_faults=True)
+    everything = _Kept(tuple(range(len(parts.groups))), tuple(range(len(parts.entries))), tuple(range(parts.faults)))
     problems = await tries.problems(parts.content(everything))
     if problems:
         notes = "; ".join([*problems, *whole.notes])
@@ -88,11 +88,11 @@ async def shrink(
 
 @attrs.frozen
 class _Kept:
-    """Which inputs (with what comes in while they run) and which entries of the script are kept."""
+    """Which inputs (with what comes in while they run), which entries of the script and which faults are kept."""
 
     groups: tuple[int, ...]
     entries: tuple[int, ...]
-    has_faults: bool
+    faults: tuple[int, ...]
 
 
 async def _smallest(parts: "_Parts", kept: _Kept, tries: "_Tries", last: str | None) -> _Kept:
@@ -100,8 +100,10 @@ async def _smallest(parts: "_Parts", kept: _Kept, tries: "_Tries", last: str | N
         return not await tries.problems(parts.content(candidate))
 
     until = next((i for i, turns in enumerate(parts.groups) if last in turns), len(parts.groups) - 1)
-    for candidate in (attrs.evolve(kept, groups=kept.groups[: until + 1]), attrs.evolve(kept, has_faults=False)):
-        kept = candidate if await still(candidate) else kept
+    candidate = attrs.evolve(kept, groups=kept.groups[: until + 1])
+    kept = candidate if await still(candidate) else kept
+    faults = await _fewest(kept.faults, lambda some: still(attrs.evolve(kept, faults=some)))
+    kept = attrs.evolve(kept, faults=faults)
     groups = await _fewest(kept.groups, lambda some: still(attrs.evolve(kept, groups=some)))
     kept = attrs.evolve(kept, groups=groups)
     mine = parts.kept_entries(kept)
@@ -157,6 +159,7 @@ class _Parts:
 
     def __init__(self, events: Sequence[RecordedEvent], content: Mapping[str, Any]) -> None:
         self._content = content
+        self.faults = len(content.get("faults", ()))
         self.groups = _groups_of(events)
         self.entries = tuple(event.place for event in events if ends_attempt(event))
         """The step of each entry of the script."""
@@ -189,7 +192,8 @@ class _Parts:
         decided = zip(content.get("approvals", ()), self._decisions, strict=False)
         content["approvals"] = [decision for decision, place in decided if place in steps]
         content["tools"] = {name: self._answers(name, a, steps) for name, a in content.get("tools", {}).items()}
-        content["faults"] = content.get("faults", []) if kept.has_faults else []
+        faults = content.get("faults", ())
+        content["faults"] = [faults[i] for i in kept.faults]
         return {key: value for key, value in content.items() if value}
 
     def _answers(self, name: str, answers: Any, steps: set[str | None]) -> Any:

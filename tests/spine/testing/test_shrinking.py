@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from spine import Agent, Runtime, tool
@@ -12,6 +13,7 @@ from spine.errors import UsageError
 from spine.events import RecordedEvent
 from spine.log import LogReader
 from spine.stores.memory import MemoryStore
+from spine.stores.sqlite import SqliteStore
 from spine.testing import ScriptedAdapter, call, fail, say
 from spine.testing.scenario_file import read_scenario
 from spine.testing.scenario_play import play
@@ -139,3 +141,30 @@ async def test_a_session_that_does_not_fail_again_is_told() -> None:
 
     with pytest.raises(UsageError, match="does not fail again when it is played as a scenario"):
         await shrink(reader, fails)
+
+
+async def test_of_its_faults_those_are_left_that_it_takes() -> None:
+    """Of three processes' ends the one that cuts a tool's call; the others go, each on its own."""
+    path = Path(__file__).parent / "ends.scenario.yaml"
+    text = """\
+scenario: ends three times
+session: s
+agent: {model: "demo:x", tools: [pay: {effect: irreversible}]}
+inputs: [{user: one}, {user: two}, {user: three}]
+model: [{say: a}, {call: {pay: {}}}, {say: b}, {say: c}]
+tools: {pay: {returns: paid}}
+faults:
+  - {at: turn.completed, do: restart}
+  - {at: tool.started, do: crash}
+  - {at: turn.completed, do: restart}
+"""
+    async with anyio.TemporaryDirectory() as folder:
+        ending = await play(read_scenario(path, text), Path(folder, "s.db"))
+        assert ending.problems == ()
+        store = SqliteStore(Path(folder, "s.db"))
+        try:
+            found = await shrink(LogReader(store, Codec(), SessionId("s")), shows("interrupted"))
+        finally:
+            store.close()
+    assert [fault["do"] for fault in found.written.content["faults"]] == ["crash"]
+    assert found.inputs == (3, 1)
