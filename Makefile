@@ -18,6 +18,7 @@
 #   make damage      every bit of a log, every cut, swaps; COUNT= of each kind
 #   make diskfull    every write of every turn fails; a small disk is filled and emptied
 #   make prefix-law  every prefix of generated logs, in several places; COUNT= prefixes
+#   make replay      every scenario, and COUNT=500 made sessions from each event loop to the other, under two hash seeds
 #   make soak        5,000 sessions at once, some of them hostile; COUNT= sessions, SECONDS=600
 #   make demo-crash  a killed payment on this runtime, openai-agents and langgraph, each in its own environment
 #   make bench       figures against floors; make bench T="T1 T5" for some of them
@@ -38,7 +39,7 @@ CORPUS := ../shared/wire
 # What COUNT says only where somebody asked for it; each long run has a number of its own.
 ASKED = $(if $(filter file,$(origin COUNT)),$(1),--count $(COUNT))
 
-.PHONY: canary writers unknown help demo test lint types scenarios live live-proxy live-keyed wire chaos bench crash crash-disk power damage diskfull prefix-law soak demo-crash clean install install-live
+.PHONY: canary writers unknown help demo test lint types scenarios live live-proxy live-keyed wire chaos bench crash crash-disk power damage diskfull prefix-law replay soak demo-crash clean install install-live
 .DELETE_ON_ERROR:
 
 help:
@@ -127,6 +128,12 @@ crash-disk: $(VENV)/.dev
 
 power damage diskfull prefix-law: $(VENV)/.dev
 	@$(RUN) tests/long/$(subst -,_,$@).py $(if $(filter diskfull,$@),,$(call ASKED))
+
+replay: $(VENV)/.dev
+	@status=0; for seed in 1 2; do \
+		PYTHONHASHSEED=$$seed SPINE_SESSIONS=$(if $(filter file,$(origin COUNT)),500,$(COUNT)) $(RUN) -m pytest -q -p no:randomly \
+			tests/scenarios tests/spine/proof/test_replay_sessions.py || status=1; \
+	done; exit $$status
 
 soak: $(VENV)/.dev
 	@$(RUN) tests/long/soak.py --seconds $(SECONDS) $(call ASKED)
