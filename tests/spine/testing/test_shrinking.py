@@ -155,8 +155,8 @@ model: [{say: a}, {call: {pay: {}}}, {say: b}, {say: c}]
 tools: {pay: {returns: paid}}
 faults:
   - {at: turn.completed, do: restart}
+  - {at: model.requested, do: crash}
   - {at: tool.started, do: crash}
-  - {at: turn.completed, do: restart}
 """
     async with anyio.TemporaryDirectory() as folder:
         ending = await play(read_scenario(path, text), Path(folder, "s.db"))
@@ -166,5 +166,5 @@ faults:
             found = await shrink(LogReader(store, Codec(), SessionId("s")), shows("interrupted"))
         finally:
             store.close()
-    assert [fault["do"] for fault in found.written.content["faults"]] == ["crash"]
+    assert found.written.content["faults"] == [{"at": "tool.started", "do": "crash"}]
     assert found.inputs == (3, 1)
