@@ -188,7 +188,8 @@ class _Check:
     def _chain(self, row: Row) -> None:
         expected = 1 if self._last is None else self._last.seq + 1
         if row.seq != expected:
-            text = f"it is missing; after seq {expected - 1} comes seq {row.seq} ({_name(row)})"
+            how = "it is missing" if row.seq > expected else "it does not stand in its place"
+            text = f"{how}; after seq {expected - 1} comes seq {row.seq} ({_name(row)})"
             self.breaks(min(expected, row.seq), "", text)
             return
         actual = row_hash(self._prev, row)

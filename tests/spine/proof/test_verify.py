@@ -140,6 +140,23 @@ def test_a_line_that_is_gone_is_a_gap(demo_export: bytes, from_file: FromFile) -
     assert found.problems[0].text == "it is missing; after seq 4 comes seq 6 (content.added t1s1)"
 
 
+@pytest.mark.parametrize(
+    ("order", "first", "last"),
+    [
+        ((0, 1, 2, 3, 4, 4), 4, "it does not stand in its place; after seq 4 comes seq 4 (input.delivered t1)"),
+        ((0, 1, 2, 4, 3), 3, "it does not stand in its place; after seq 4 comes seq 3 (turn.started t1)"),
+    ],
+    ids=["twice", "swapped"],
+)
+def test_a_line_in_another_place_is_told_as_such(
+    demo_export: bytes, from_file: FromFile, order: tuple[int, ...], first: int, last: str
+) -> None:
+    lines = demo_export.splitlines(keepends=True)
+    found = verify(from_file(b"".join([*(lines[i] for i in order), *lines[5:]])))
+    assert found.broken_at == first
+    assert last in [problem.text for problem in found.problems]
+
+
 def test_a_line_that_is_no_event_ends_the_check_there(demo_export: bytes, from_file: FromFile) -> None:
     lines = demo_export.splitlines(keepends=True)
     found = verify(from_file(b"".join([*lines[:5], b"nothing\n", *lines[6:]])))
