@@ -1,6 +1,7 @@
 """`plugins doctor` (floor 15): what is wrong with an installed plugin, check by check, each with what would mend it."""
 
 import ast
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
@@ -8,7 +9,7 @@ from functools import partial
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import attrs
 import click
@@ -94,25 +95,62 @@ def _installed(entry: EntryPoint) -> Iterator[Finding]:
     if entry.dist is None:
         yield _note(check="installed", text=where)
         return
-    yield _ok(check="installed", text=f"{entry.dist.name} {entry.dist.version}, {where}")
+    text = f"{entry.dist.name} {entry.dist.version}, {where}"
+    other = _shadow(entry)
+    if other is not None:
+        yield _note(check="installed", text=f"{text}, but {other} comes first on the path and is what is imported")
+        return
+    yield _ok(check="installed", text=text)
+
+
+def _shadow(entry: EntryPoint) -> Path | None:
+    """The module that is imported in place of the installed one; None when it is that, or in development."""
+    own = [file for file in (entry.dist.files if entry.dist else None) or () if file.suffix == ".py"]
+    spec = find_spec(entry.module.partition(".")[0])
+    if spec is None or spec.origin is None or not own:
+        return None
+    found = Path(spec.origin).resolve()
+    names = {Path(str(file.locate())).resolve() for file in own}
+    is_known = any(path.name == found.name and path.parent.name == found.parent.name for path in names)
+    return None if found in names or not is_known else found
 
 
 def _needs(entry: EntryPoint) -> Iterator[Finding]:
     """Whether what its distribution requires is installed; extras and other conditions are left alone."""
     required = [line for line in (entry.dist.requires if entry.dist else None) or () if ";" not in line]
-    missing = [line for line in required if not _is_installed(line)]
-    for line in missing:
-        yield _failed(check="needs", text=f"{line} is not installed. Try: pip install '{line}'")
-    if not missing:
+    problems = {line: problem for line in required if (problem := _problem_of(line))}
+    for line, problem in problems.items():
+        yield _failed(check="needs", text=f"{line} {problem}. Try: pip install '{line}'")
+    if not problems:
         yield _ok(check="needs", text=f"{len(required)} distributions, all installed")
 
 
-def _is_installed(requirement: str) -> bool:
+def _problem_of(requirement: str) -> str | None:
+    """Whether a requirement is met by what is installed; only plain comparisons of numbers are judged."""
     name = re.match(r"[A-Za-z0-9._-]+", requirement)
     try:
-        return name is not None and bool(version(name[0]))
-    except PackageNotFoundError:
-        return False
+        found = version(name[0] if name is not None else "")
+    except (PackageNotFoundError, ValueError):
+        return "is not installed"
+    bounds = re.findall(r"(>=|<=|==|!=|>|<)\s*(\d+(?:\.\d+)*)(?![\d.*])", requirement)
+    is_met = all(_COMPARE[sign](*_padded(found, bound)) for sign, bound in bounds)
+    return None if is_met else f"is not met: {found} is installed"
+
+
+def _padded(*versions: str) -> Iterator[tuple[int, ...]]:
+    numbers = [tuple(map(int, re.findall(r"\d+", re.split(r"[a-z+-]", text)[0]))) for text in versions]
+    longest = max(map(len, numbers))
+    return (each + (0,) * (longest - len(each)) for each in numbers)
+
+
+_COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
 
 
 def _loading(info: PluginInfo | None) -> Finding:

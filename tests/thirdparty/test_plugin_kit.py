@@ -108,3 +108,49 @@ def test_the_doctor_sees_a_missing_requirement_and_a_private_import(tmp_path: Pa
 def test_an_unknown_plugin_gets_the_nearest_name(run: Run) -> None:
     refused = run("-m", "spine", "plugins", "doctor", "acne")
     assert (refused.returncode, 'nearest is "acme"' in refused.stderr) == (2, True)
+
+
+def installed(site: Path, name: str, code: str, requires: str = "", record: str = "") -> None:
+    """A distribution with one module, as pip leaves it."""
+    info = site / f"spine_{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: spine-{name}\nVersion: 1.0\n{requires}")
+    (info / "entry_points.txt").write_text(f"[spine]\n{name} = spine_{name}\n")
+    (info / "RECORD").write_text(record)
+    package = site / f"spine_{name}"
+    package.mkdir()
+    (package / "__init__.py").write_text(code)
+
+
+@pytest.mark.parametrize(
+    ("bound", "is_met"),
+    [(">=0.1", True), (">=0.1,<2", True), (">=99", False), ("<0.1", False), ("==0.1.0", True), ("!=0.1", False)],
+)
+def test_the_doctor_compares_versions(bound: str, is_met: bool, tmp_path: Path) -> None:
+    """A plugin made for another version of the runtime is told so, with the version that is here."""
+    site = tmp_path / "site"
+    installed(site, "old", "", f"Requires-Dist: agent-spine{bound}\n")
+    done = spine("plugins", "doctor", "old", folder=tmp_path, path=site)
+    assert done.returncode == (0 if is_met else 1)
+    assert (f"agent-spine{bound} is not met: 0.1.0 is installed" in done.stdout) is not is_met
+
+
+def test_the_doctor_tells_a_misspelt_hook_and_the_nearest_one(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    code = "from spine.hooks import hookimpl\n@hookimpl\ndef spine_register_tool(registrar): pass\n"
+    installed(site, "typo", code)
+    done = spine("plugins", "doctor", "typo", folder=tmp_path, path=site)
+    assert done.returncode == 1
+    assert "spine_register_tool" in done.stdout
+    assert "spine_register_tools" in done.stdout
+
+
+def test_the_doctor_sees_what_stands_before_the_installed_module(tmp_path: Path) -> None:
+    """A folder of the same name in the working folder is what Python imports."""
+    site = tmp_path / "site"
+    installed(site, "shop", "", record="spine_shop/__init__.py,,\n")
+    assert "comes first" not in spine("plugins", "doctor", "shop", folder=tmp_path, path=site).stdout
+    (tmp_path / "spine_shop").mkdir()
+    (tmp_path / "spine_shop" / "__init__.py").write_text("")
+    done = spine("plugins", "doctor", "shop", folder=tmp_path, path=site)
+    assert "comes first on the path and is what is imported" in done.stdout
