@@ -375,8 +375,7 @@ import encodings.utf_8_sig, importlib, os, sys
 from spine.cli import cli
 from spine.late import LATE
 for module in LATE:
-    if module.startswith(("spine.cli", "spine.stores")):
-        importlib.import_module(module)  # what belongs to the administrator cannot be imported later
+    importlib.import_module(module)  # what belongs to the administrator cannot be imported later
 if os.getuid() == 0:
     os.setuid(65534)
 cli(sys.argv[1:])
