@@ -4,13 +4,13 @@ Rule: such a module stands in this table beside the one module of ours that may 
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType, ModuleType
-from typing import Final
+from typing import Any, Final
 
 from spine.errors import UsageError
 
-__all__ = ["LATE", "load"]
+__all__ = ["LATE", "load", "offered"]
 
 LATE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -74,3 +74,20 @@ def load(name: str) -> ModuleType:
     if name not in LATE:
         raise UsageError(f'"{name}" is not loaded late; the table in spine/late.py has {", ".join(LATE)}')
     return importlib.import_module(name)
+
+
+def offered(names: dict[str, Any], homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a room whose names are imported from their homes when they are asked for.
+
+    `names` are the room's own globals: what was asked for once stands there from then on.
+    """
+
+    def find(name: str) -> Any:
+        home = homes.get(name)
+        if home is None:
+            known = ", ".join(names["__all__"])
+            raise AttributeError(f'module "{names["__name__"]}" has no name "{name}"; it has {known}')
+        value = names[name] = getattr(importlib.import_module(home), name)
+        return value
+
+    return find, lambda: sorted({*names, *names["__all__"]})

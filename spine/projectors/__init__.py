@@ -3,9 +3,10 @@
 A name is imported from its home when it is first asked for: a runtime folds, and seldom shows.
 """
 
-import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from spine.late import offered as _offered
 
 if TYPE_CHECKING:
     from spine.projectors.descriptions import describe
@@ -68,14 +69,4 @@ _HOMES: Final[Mapping[str, str]] = {
 
 
 if not TYPE_CHECKING:  # a type checker should see the names above and no others
-
-    def __getattr__(name: str) -> Any:
-        home = _HOMES.get(name)
-        if home is None:
-            raise AttributeError(f'module "spine.projectors" has no name "{name}"')
-        value = globals()[name] = getattr(importlib.import_module(home), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = _offered(globals(), _HOMES)

@@ -5,9 +5,10 @@ to a `ScriptedAdapter`; the fixtures of the pytest plugin do the rest. A name is
 asked for.
 """
 
-import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from spine.late import offered as _offered
 
 if TYPE_CHECKING:
     from spine.proof.replay import Given, Replayed, replay
@@ -146,14 +147,4 @@ _HOMES: Final[Mapping[str, str]] = {
 
 
 if not TYPE_CHECKING:  # a type checker should see the names above and no others
-
-    def __getattr__(name: str) -> Any:
-        home = _HOMES.get(name)
-        if home is None:
-            raise AttributeError(f'module "spine.testing" has no name "{name}"; it has {", ".join(__all__)}')
-        value = globals()[name] = getattr(importlib.import_module(home), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = _offered(globals(), _HOMES)
