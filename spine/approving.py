@@ -1,15 +1,20 @@
-"""Who must be asked before a call runs, and what their answer is bound to (floor 9, above `run`)."""
+"""Who must be asked before a call runs, what the answer is bound to, and how it is recorded (floor 9, above `run`)."""
 
 from collections.abc import Callable
 from types import CodeType
-from typing import Any
+from typing import Any, Literal
 
-from spine.errors import HookMisused, PluginFailed
+from spine.errors import ApprovalUnknown, HookMisused, PluginFailed
+from spine.events import ApprovalDecided
+from spine.inputs import checked_optional_text, checked_text
+from spine.projectors.status import SessionStatus
 from spine.run import Run
 from spine.tools import Approval, Tool, ToolInvocation
-from spine.values import Digest, Json, JsonObject, digest, encode
+from spine.values import Digest, Json, JsonObject, SessionId, digest, encode
 
-__all__ = ["approval_hash", "must_ask"]
+__all__ = ["Decision", "approval_hash", "decided", "must_ask"]
+
+Decision = Literal["approved", "denied"]
 
 
 def _policy(run: Run, tool: Tool) -> tuple[Approval, str]:
@@ -64,3 +69,23 @@ def _parts_of(code: CodeType) -> Json:
 
 def _shown(constant: Any) -> str:
     return repr(sorted(map(repr, constant))) if isinstance(constant, frozenset) else repr(constant)
+
+
+def decided(
+    status: SessionStatus, session: SessionId, id: str, decision: Decision, *, by: str, reason: str | None, channel: str
+) -> tuple[ApprovalDecided, str]:
+    """The event of a person's decision, and the step that it belongs to.
+
+    Raises `ApprovalUnknown` for an approval that is not open, or decided already; `UsageError` for what is no text.
+    """
+    by, channel = checked_text("by", by), checked_text("channel", channel)
+    reason = checked_optional_text("reason", reason)
+    approval = status.approvals.get(checked_text("id", id))
+    if approval is None or approval.used:
+        open_ids = ", ".join(a.request.id for a in status.open_approvals) or "none"
+        unknown = f'no open approval "{id}" in session "{session}"; open: {open_ids}'
+        raise ApprovalUnknown(unknown, hint="spine approvals")
+    if approval.decision is not None:
+        raise ApprovalUnknown(f'approval "{id}" was {approval.decision.decision} by {approval.decision.by} already')
+    event = ApprovalDecided(id=id, decision=decision, by=by, channel=channel, reason=reason)
+    return event, approval.request.call.partition("c")[0]

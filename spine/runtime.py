@@ -14,7 +14,7 @@ from spine.agent import Agent, contract
 from spine.asking import take_snapshot
 from spine.clock import Clock, SystemClock
 from spine.codec import Codec
-from spine.commits import Writer, at_next_tick, off_loop
+from spine.commits import Writer, off_loop
 from spine.config import Settings, find_key, load_settings, make_store_folder
 from spine.erasing import Erased, carry_out, plan
 from spine.errors import RouteUnknown, SessionExists, SessionUnknown, SpineError, UsageError
@@ -32,6 +32,7 @@ from spine.llm.retry import RetryPolicy
 from spine.log import LogReader, SessionLog
 from spine.opening import http_adapter, open_store
 from spine.owning import claim, end_leases, this_process
+from spine.pending import Pending
 from spine.plugins import PluginInfo, Plugins
 from spine.plugins import ScopeHandle as ScopeHandle
 from spine.routes import Routes
@@ -80,9 +81,7 @@ class Runtime:
         self._scopes: dict[str, ScopeHandle] = {}
         self._running: dict[SessionId, Session] = {}
         self._claimed: set[SessionId] = set()  # perhaps in vain, and not released
-        self._pending: set[SessionLog] = set()
-        self._wake = anyio.Event()
-        self._call_soon: Callable[[Callable[[], object]], object] | None = None
+        self._pending = Pending()
         self._group: anyio.abc.TaskGroup | None = None
         self._workers = Workers(max_threads=SYNC_THREADS)
 
@@ -143,8 +142,8 @@ class Runtime:
     async def __aenter__(self) -> "Runtime":
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
-        self._call_soon = at_next_tick()
-        self._group.start_soon(self._flush_pending)
+        self._pending.start()
+        self._group.start_soon(self._pending.commit)
         self._group.start_soon(self._tick)
         self._group.start_soon(watch_loop, self.hooks)
         self._group.start_soon(keep, self.store, self._owner, self._clock, self._sessions)
@@ -254,7 +253,7 @@ class Runtime:
     async def _open_log(self, id: SessionId) -> SessionLog:
         # A claim is a transaction: where that waits for a disk, other sessions must not wait with it.
         held = await off_loop(self.store, self._claim, id)
-        log = SessionLog(self._writer, self._plugins.codec, id, held, self._clock, on_pending=self._note_pending)
+        log = SessionLog(self._writer, self._plugins.codec, id, held, self._clock, on_pending=self._pending.note)
         if held.seq:
             try:
                 log.load()
@@ -465,29 +464,9 @@ class Runtime:
                 await off_loop(self.store, session.log.keep_snapshot)
         finally:
             session.log.close(UsageError(f'session "{session.id}" was closed; open it again with runtime.session'))
+            self._plugins.registries.forget(session.scope)
             self._release(session.id)
             self._opening.pop(session.id, None)
-
-    def _note_pending(self, log: SessionLog) -> None:
-        if not self._pending and self._call_soon is not None:
-            self._call_soon(self._look_at_pending)
-        self._pending.add(log)
-
-    def _look_at_pending(self) -> None:
-        """At the next tick: is anything still pending? Mostly a commit took it, and no task need wake up."""
-        self._pending = {log for log in self._pending if log.has_pending and not log.is_closed}
-        if self._pending:
-            self._wake.set()
-
-    async def _flush_pending(self) -> None:
-        """Commit what is appended and nobody is waiting for."""
-        while True:
-            await self._wake.wait()
-            self._wake = anyio.Event()
-            while self._pending:
-                log = self._pending.pop()
-                if log.has_pending and not log.is_closed:
-                    await _contained(log.commit)
 
     async def _tick(self) -> None:
         """Flush chunks that wait too long, stop overdue hooks."""

@@ -142,6 +142,8 @@ class LayeredRegistry(Generic[T]):
         self._own = _Stamps() if stamps is not None else self._stamps
         self._layers: dict[Layer, dict[str, Contribution[T]]] = {}
         self._resolved: dict[Scope | None, Resolved[T]] = {}
+        self._parents: set[ScopeId] = set()
+        """Scopes above one that is kept."""
 
     def add(self, name: str, value: T, *, owner: str, scope: Scope | None = None, where: str | None = None) -> Disposer:
         """Register `value` in one layer, the global one unless `scope` is given.
@@ -181,6 +183,8 @@ class LayeredRegistry(Generic[T]):
         kept = self._resolved.get(scope)
         if kept is None or kept.version != version:
             kept = self._resolved[scope] = Resolved(MappingProxyType(self._merged(scope)), version)
+            if scope is not None and scope.parent is not None:
+                self._parents.update(scope.parent.chain)
         return kept
 
     def contributions(self, owner: str | None = None) -> tuple[Contribution[T], ...]:
@@ -191,8 +195,11 @@ class LayeredRegistry(Generic[T]):
     def forget(self, scope: Scope) -> None:
         """Drop what is attached to a scope, and all that was kept for it; for a scope that nobody reads any more."""
         self._layers.pop(scope.id, None)
-        for kept in [kept for kept in self._resolved if kept is not None and scope.id in kept.chain]:
-            del self._resolved[kept]
+        self._resolved.pop(scope, None)
+        if scope.id in self._parents:  # seldom: thousands of sessions are kept, and none is above another scope
+            for kept in [kept for kept in self._resolved if kept is not None and scope.id in kept.chain]:
+                del self._resolved[kept]
+            self._parents.discard(scope.id)
         self._own.forget(scope.id)
 
     def _touch(self, layer: Layer) -> int:

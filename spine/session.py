@@ -3,17 +3,17 @@
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import anyio
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from spine.agent import Agent, Limits
-from spine.errors import ApprovalUnknown, SessionBusy, TurnFailed, UsageError
+from spine.approving import Decision, decided
+from spine.errors import SessionBusy, TurnFailed, UsageError
 from spine.events import (
     AgentFact,
-    ApprovalDecided,
     CancelRequested,
     Delivery,
     InputAccepted,
@@ -40,8 +40,9 @@ from spine.projectors.status import TurnState
 from spine.projectors.transcript import SessionTranscript, Transcript
 from spine.projectors.usage import SessionUsage, UsageReport
 from spine.run import Run
+from spine.scope import Scope
 from spine.store import Claim
-from spine.stream import TurnStream
+from spine.stream import TurnStream, watched
 from spine.turn import Turn, make_turn, with_output
 from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, freeze_object
 from spine.wording import WORDING_VERSION
@@ -50,12 +51,12 @@ from spine.wording import WORDING_VERSION
 class Session:
     """One conversation. At most one turn runs at a time; every method that appends belongs to the runtime's loop."""
 
-    def __init__(self, run: Run, host: Host, contract: Digest, reference: str | None, scope: str | None) -> None:
+    def __init__(self, run: Run, host: Host, contract: Digest, reference: str | None, parent: str | None) -> None:
         self._run = run
         self._host = host
         self._contract = contract
         self._reference = reference
-        self._scope = scope
+        self._parent = parent
         self._is_running = False
         self._announced = False
         self._output: Any = None
@@ -78,6 +79,11 @@ class Session:
     def log(self) -> SessionLog:
         """The session's log."""
         return self._run.log
+
+    @property
+    def scope(self) -> Scope:
+        """The scope of its own, which holds the agent's tools and instructions while it is open."""
+        return self._run.scope
 
     @property
     def turn(self) -> Turn | None:
@@ -130,8 +136,8 @@ class Session:
         name = scope if isinstance(scope, str) else getattr(getattr(scope, "scope", None), "id", None)
         if agent != self.agent:
             raise UsageError(f'session "{self.id}" is open with another agent, "{self.agent.name}"; close it first')
-        if name is not None and name != self._scope:
-            raise UsageError(f'session "{self.id}" is open in scope {self._scope}, not {name}')
+        if name is not None and name != self._parent:
+            raise UsageError(f'session "{self.id}" is open in scope {self._parent}, not {name}')
         if deps is not None:
             self._run.deps = deps
 
@@ -189,10 +195,14 @@ class Session:
         if "output" in state.started.overrides and turn.status == "completed":
             types = (self._output, self._run.agent.output)  # the one asked for here; after a restart the agent's
             turn = with_output(turn, types, state.started.overrides["output"])
-        if turn.status == "failed" and check:
-            assert turn.error is not None
-            raise TurnFailed(f"turn {turn.id} failed: {turn.error.message}", turn=turn, hint=f"spine log {self.id}")
+        if check:
+            self._check_turn(turn)
         return turn
+
+    def _check_turn(self, turn: Turn) -> None:
+        if turn.status == "failed":
+            text = turn.error.message if turn.error is not None else ""
+            raise TurnFailed(f"turn {turn.id} failed: {text}", turn=turn, hint=f"spine log {self.id}")
 
     def _make_turn(self, state: TurnState) -> Turn:
         return make_turn(self._status, state, self._run.log.head, self._run.clock.now())
@@ -270,7 +280,7 @@ class Session:
         run, fact = self._run, AgentFact(name=self.agent.name, contract=self._contract, reference=self._reference)
         if self._status.created is None:
             form: dict[str, Any] = {"wording": WORDING_VERSION, "origins": True, "metadata": run.metadata}
-            return (SessionCreated(agent=fact, scope=self._scope, versions=self._host.versions, **form),)
+            return (SessionCreated(agent=fact, scope=self._parent, versions=self._host.versions, **form),)
         changes = () if self._status.contract == self._contract else ("contract",)
         if changes or self._status.turn is not None:
             return (SessionResumed(agent=fact, versions=self._host.versions, changes=changes),)
@@ -282,36 +292,23 @@ class Session:
         messages = input_messages(input)
         await self._work()
         overrides = self._overrides(options.get("model"), options.get("output"), options.get("limits"))
-        stream = TurnStream(self._run.log)
 
-        async def drive(*, task_status: TaskStatus[None]) -> None:
+        async def drive(task_status: TaskStatus[None]) -> Turn:
             def begin() -> None:
                 self._start_turn(messages, overrides)
                 task_status.started()
 
-            try:
-                stream.turn = await self._drive(begin, check=False)
-            finally:
-                stream.finish()
+            return await self._drive(begin, check=False)
 
-        self._run.on_chunk.append(stream.take)
+        stream = TurnStream(self._run.log)
+        stop_watching = self.watch(stream.take)
         try:
-            async with anyio.create_task_group() as group:
-                await group.start(drive)
-                try:
-                    yield stream
-                finally:
-                    if stream.turn is None:
-                        await self.cancel("the stream was left")
-        except BaseExceptionGroup as errors:  # the caller's own error, or the turn's, goes on as it is
-            if len(errors.exceptions) > 1:
-                raise
-            raise errors.exceptions[0] from errors.exceptions[0].__cause__
+            async with watched(stream, drive, partial(self.cancel, "the stream was left")):
+                yield stream
         finally:
-            self._unwatch(stream.take)
-        if options.get("check", True) and stream.turn is not None and stream.turn.status == "failed":
-            turn = stream.turn
-            raise TurnFailed(f"turn {turn.id} failed: {turn.error.message if turn.error else ''}", turn=turn)
+            stop_watching()
+        if options.get("check", True) and stream.turn is not None:
+            self._check_turn(stream.turn)
 
     # -------------------------------------------------------------------------------------- input while running
 
@@ -417,32 +414,15 @@ class Session:
         """Decline a waiting call and go on with the turn; the model is told."""
         return await self._decide(id, "denied", by, reason, channel)
 
-    async def _decide(
-        self, id: str, decision: Literal["approved", "denied"], by: str, reason: str | None, channel: str
-    ) -> Turn:
+    async def _decide(self, id: str, decision: Decision, by: str, reason: str | None, channel: str) -> Turn:
         self._run.routes.resolve(self._run.route, self._run.scope)  # what follows the decision needs its model
-        self._record_decision(id, decision, by, reason, channel)
+        event, place = decided(self._status, self.id, id, decision, by=by, reason=reason, channel=channel)
+        self._append(event, place=place)
         turn = self._status.turn
         await self._run.log.commit()
         if turn.status != "open" or self._is_running:
             return self._make_turn(turn)
         return await self._drive()
-
-    def _record_decision(
-        self, id: str, decision: Literal["approved", "denied"], by: str, reason: str | None, channel: str
-    ) -> None:
-        by, channel = checked_text("by", by), checked_text("channel", channel)
-        reason = checked_optional_text("reason", reason)
-        approval = self._status.approvals.get(checked_text("id", id))
-        if approval is None or approval.used:
-            open_ids = ", ".join(a.request.id for a in self._status.open_approvals) or "none"
-            raise ApprovalUnknown(
-                f'no open approval "{id}" in session "{self.id}"; open: {open_ids}', hint="spine approvals"
-            )
-        if approval.decision is not None:
-            raise ApprovalUnknown(f'approval "{id}" was {approval.decision.decision} by {approval.decision.by} already')
-        event = ApprovalDecided(id=id, decision=decision, by=by, channel=channel, reason=reason)
-        self._append(event, place=approval.request.call.partition("c")[0])
 
     # ------------------------------------------------------------------------------------------------- inbox
 

@@ -1,9 +1,11 @@
 """A turn that is watched while it runs (floor 11): live text, and events as they are committed."""
 
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 
 import anyio
+from anyio.abc import TaskStatus
 
 from spine.events import MessageCommitted, RecordedEvent
 from spine.llm.chunks import Chunk, TextDelta
@@ -54,6 +56,35 @@ class TurnStream:
     def _whole_text(self) -> str:
         committed = self._log.read(after=self._after, types=("message.committed",))
         return "".join(event.data.message.text for event in committed if isinstance(event.data, MessageCommitted))
+
+
+@asynccontextmanager
+async def watched(
+    stream: TurnStream, drive: Callable[[TaskStatus[None]], Awaitable[Turn]], stop: Callable[[], Awaitable[None]]
+) -> AsyncIterator[TurnStream]:
+    """Run the turn that `drive` begins and ends while the block watches it; leaving the block early calls `stop`.
+
+    What the block or the turn raises goes on as it is, not inside a group.
+    """
+
+    async def run(*, task_status: TaskStatus[None]) -> None:
+        try:
+            stream.turn = await drive(task_status)
+        finally:
+            stream.finish()
+
+    try:
+        async with anyio.create_task_group() as group:
+            await group.start(run)
+            try:
+                yield stream
+            finally:
+                if stream.turn is None:
+                    await stop()
+    except BaseExceptionGroup as errors:
+        if len(errors.exceptions) > 1:
+            raise
+        raise errors.exceptions[0] from errors.exceptions[0].__cause__
 
 
 # Classes, not async generators: whoever leaves one half-way has nothing to close.

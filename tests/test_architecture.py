@@ -40,7 +40,7 @@ ROWS: tuple[tuple[int, str], ...] = (
     (10, "attempts calls opening plugins portability watchdog"),
     (10, "asking"),
     (11, "forking host inbox keys loop stream"),
-    (11, "holding keeping"),
+    (11, "holding keeping pending"),
     (12, "config session"),
     (12, "runtime"),
     (12, "blocking"),

@@ -22,7 +22,7 @@ LEFT_OUT: dict[type, set[str]] = {
         # the parts it is made of: `awaiting` has them
         "registries", "hooks", "routes", "codec",
     },
-    Session: {"tick", "take_inbox", "watch", "offer", "check_idle", "reload"},
+    Session: {"tick", "take_inbox", "watch", "offer", "check_idle", "reload", "scope"},
     TurnStream: {"take", "finish"},
     ScopeHandle: {"scope"},
 }  # fmt: skip

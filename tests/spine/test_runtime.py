@@ -1,5 +1,7 @@
 """The runtime: opens by name, keeps what it opened, says what it has."""
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +127,27 @@ async def test_versions_say_what_wrote_a_log() -> None:
         session = await runtime.session("s", Agent("p:m"))
         await session.run("Go.")
         assert next(iter(session.log.read())).data.versions == runtime.versions
+
+
+async def test_a_closed_session_leaves_nothing_behind() -> None:
+    """Not its scope, nor what the agent attached there: a server that opens sessions all day stays as it is."""
+    tool = Tool(definition=ToolDefinition(name="look", parameters={"type": "object"}), handler=found)
+    agent = Agent("p:m", instructions="Be brief.", tools=[tool])
+    async with opened(*[call("look"), say("x")] * 3) as runtime:
+        shared = runtime.scope("tenant")
+        kept = []
+        for name in ("a", "b", "c"):
+            session = await runtime.session(name, agent, scope=shared)
+            await session.run("Go.")
+            kept.append(weakref.ref(session.scope))
+            if name != "c":
+                await session.close()
+        del session
+        gc.collect()
+        assert [scope() is not None for scope in kept] == [False, False, True]
+        layers = {str(entry.layer) for registry in runtime.registries.all for entry in registry.contributions()}
+        assert [layer for layer in layers if layer.startswith("session ")] == ["session c"]
+
+
+async def found(arguments: Any, context: Any) -> str:
+    return "found"

@@ -326,3 +326,17 @@ class Layering(RuleBasedStateMachine):
 
 TestLayering = Layering.TestCase
 TestLayering.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+def test_a_forgotten_scope_takes_what_stands_below_it_along() -> None:
+    """What was read there is read anew, without the forgotten layer; others keep what they have."""
+    registries = Registries.new()
+    above = Scope(ScopeId("tenant"))
+    below, other = Scope(ScopeId("session a"), above), Scope(ScopeId("session b"))
+    registries.tools.add("x", 1, owner="a", scope=above)
+    registries.tools.add("y", 2, owner="a")
+    assert [*registries.tools.resolve(below).entries] == ["x", "y"]
+    kept = registries.tools.resolve(other)
+    registries.forget(above)
+    assert [*registries.tools.resolve(below).entries] == ["y"]
+    assert registries.tools.resolve(other) is kept
