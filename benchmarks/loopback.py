@@ -25,7 +25,7 @@ from spine.llm.protocols import ProviderSettings, WireProtocol
 from spine.llm.request import ModelRequest, Route
 from spine.messages import user_message
 from spine.testing import say
-from spine.testing.chaos_render import RENDERS
+from spine.testing.chaos.render import RENDERS
 from spine.values import StepId
 from spine.wire import HttpAdapter
 from spine_anthropic.protocol import AnthropicMessages

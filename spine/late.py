@@ -24,12 +24,12 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "lzma": "spine.snapshots",  # for long sessions only, and not in every Python
         "spine.project_models": "spine.project_file",
         "spine.keys": "spine.config",
-        "yaml": "spine.testing.yaml_tree",
-        "spine.testing.store_machine": "spine.testing.store_contract",  # hypothesis
-        "spine.testing.scenario_run": "spine.testing.pytest_plugin",
-        "spine.testing.scenario_recording": "spine.testing.pytest_plugin",
-        "spine.testing.crash_sweep": "spine.testing.pytest_plugin",
-        "spine.testing.conformance": "spine.testing.pytest_plugin",
+        "yaml": "spine.testing.scenarios.yaml_tree",
+        "spine.testing.stores.machine": "spine.testing.stores.contract",  # hypothesis
+        "spine.testing.scenarios.run": "spine.testing.pytest_plugin",
+        "spine.testing.scenarios.recording": "spine.testing.pytest_plugin",
+        "spine.testing.scenarios.sweep": "spine.testing.pytest_plugin",
+        "spine.testing.adapters.conformance": "spine.testing.pytest_plugin",
         "spine.testing.fixtures": "spine.testing.pytest_plugin",
         "spine.testing.network": "spine.testing.pytest_plugin",
         "spine.testing.snapshots": "spine.testing.pytest_plugin",  # syrupy

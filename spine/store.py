@@ -1,7 +1,7 @@
 """What a store of sessions must do: bytes and numbers, no events (floor 1).
 
 Synchronous on purpose: one implementation serves asyncio, trio and plain scripts; the log decides on which thread it
-runs. The public contract suite (`spine.testing.store_contract`) holds every implementation to these sentences.
+runs. The public contract suite (`spine.testing.StoreContract`) holds every implementation to these sentences.
 """
 
 import re

@@ -71,7 +71,7 @@ DOORS: dict[str, frozenset[str]] = {
     "psycopg": frozenset(f"plugins/spine_postgres/{name}.py" for name in ("connections", "listening", "store")),
     "pytest": frozenset({"spine/testing/pytest_plugin.py", "spine/testing/fixtures.py"}),
     "syrupy": frozenset({"spine/testing/snapshots.py"}),
-    "hypothesis": frozenset({"spine/testing/store_machine.py"}),
+    "hypothesis": frozenset({"spine/testing/stores/machine.py"}),
     "jsonschema_rs": frozenset(),
     "yaml": frozenset(),
     "trio": frozenset(),
@@ -291,11 +291,10 @@ def test_late_modules_are_loaded_by_the_module_that_the_table_names() -> None:
 
 
 def test_late_modules_of_ours_are_imported_by_their_own_room_only() -> None:
-    """What is loaded late is imported at the top by nobody outside its package."""
+    """What is loaded late is imported at the top by nobody outside the package under `spine` that it lies in."""
     for name in set(LATE) & set(MODULES):
-        package = name.rpartition(".")[0]
         importers = {m for m, path in MODULES.items() for target, _ in imports_of(tree_of(path)) if target == name}
-        outside = {m for m in importers if not (package != "spine" and f"{m}.".startswith(f"{package}."))}
+        outside = {m for m in importers if unit_of(m) != unit_of(name)}
         assert outside == set(), f"{name} ← {outside}"
 
 
@@ -309,7 +308,7 @@ def test_importlib_is_used_only_where_names_become_modules() -> None:
     }
     optional = {"plugins/spine_postgres/__init__.py"}  # a library that most installations lack
     typed = {"spine/plugins.py", "spine/cli/agents.py"}
-    typed |= {"spine/testing/conformance.py", "spine/testing/scenario_agents.py"}
+    typed |= {"spine/testing/adapters/conformance.py", "spine/testing/scenarios/agents.py"}
     assert users <= {"spine/late.py", *typed, *optional, *LAZY_FACES}
 
 

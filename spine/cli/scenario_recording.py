@@ -20,9 +20,9 @@ from spine.errors import KeyMissing, UsageError
 from spine.llm.providers import CATALOGUE
 from spine.runtime import Runtime
 from spine.testing import run_scenario
-from spine.testing.scenario_file import SUFFIX, read_scenario
-from spine.testing.scenario_writing import WrittenScenario, scenario_of
-from spine.testing.yaml_tree import dump
+from spine.testing.scenarios.file import SUFFIX, read_scenario
+from spine.testing.scenarios.writing import WrittenScenario, scenario_of
+from spine.testing.scenarios.yaml_tree import dump
 from spine.values import Secret
 
 __all__ = ["from_session", "record", "secrets_of", "write_down"]

@@ -13,8 +13,8 @@ from spine.cli.screen import note
 from spine.config import load_settings
 from spine.errors import UsageError
 from spine.projectors.phrases import counted
-from spine.testing.shrinking import Fails, Shrunk, shows
-from spine.testing.shrinking import shrink as shrink_session
+from spine.testing.scenarios.shrinking import Fails, Shrunk, shows
+from spine.testing.scenarios.shrinking import shrink as shrink_session
 
 __all__ = ["shrink"]
 

@@ -21,14 +21,14 @@ from spine.log import LogReader
 from spine.proof.diff import diff_json, diff_text
 from spine.proof.what_if import Supposed, WhatIf, step_after, what_if
 from spine.runtime import Runtime
-from spine.testing.scenario import Scenario
-from spine.testing.scenario_agents import make_agent
-from spine.testing.scenario_file import SUFFIX, read_scenario
-from spine.testing.scenario_writing import scenario_of
+from spine.testing.scenarios.agents import make_agent
+from spine.testing.scenarios.file import SUFFIX, read_scenario
+from spine.testing.scenarios.scenario import Scenario
+from spine.testing.scenarios.shrinking import ends_attempt
+from spine.testing.scenarios.writing import scenario_of
+from spine.testing.scenarios.yaml_tree import dump
 from spine.testing.script import Entry
 from spine.testing.scripted import ScriptedAdapter
-from spine.testing.shrinking import ends_attempt
-from spine.testing.yaml_tree import dump
 from spine.values import session_id
 
 __all__ = ["COMMANDS"]

@@ -12,19 +12,19 @@ from spine.late import offered as _offered
 
 if TYPE_CHECKING:
     from spine.proof.replay import Given, Replayed, replay
-    from spine.testing.adapter_contract import AdapterContract
-    from spine.testing.chaos import Fault, Peer
-    from spine.testing.chaos_render import Rendered
-    from spine.testing.chaos_trial import Wire
+    from spine.testing.adapters.conformance import Conformance, report_card, run_case
+    from spine.testing.adapters.contract import AdapterContract
+    from spine.testing.adapters.trial import Wire
+    from spine.testing.chaos.render import Rendered
+    from spine.testing.chaos.server import Fault, Peer
     from spine.testing.clock import FakeClock, FakeIds, FakeRandom
-    from spine.testing.conformance import Conformance, report_card, run_case
-    from spine.testing.crash_sweep import SweepResult, sweep_scenario
     from spine.testing.crashes import CrashingStore, ProcessDied
     from spine.testing.failpoints import Failpoint, Failpoints
     from spine.testing.fixtures import offline_runtime
-    from spine.testing.scenario_file import read_scenario
-    from spine.testing.scenario_recording import record_scenario
-    from spine.testing.scenario_run import ScenarioResult, find_scenarios, run_scenario, run_scenarios
+    from spine.testing.scenarios.file import read_scenario
+    from spine.testing.scenarios.recording import record_scenario
+    from spine.testing.scenarios.run import ScenarioResult, find_scenarios, run_scenario, run_scenarios
+    from spine.testing.scenarios.sweep import SweepResult, sweep_scenario
     from spine.testing.script import (
         Call,
         Entry,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         usage,
     )
     from spine.testing.scripted import ScriptedAdapter
-    from spine.testing.store_contract import StoreContract
+    from spine.testing.stores.contract import StoreContract
 
 __all__ = [
     "AdapterContract",
@@ -113,35 +113,35 @@ _SCRIPT: Final = (
     "usage",
 )
 _HOMES: Final[Mapping[str, str]] = {
-    "AdapterContract": "spine.testing.adapter_contract",
-    "Conformance": "spine.testing.conformance",
+    "AdapterContract": "spine.testing.adapters.contract",
+    "Conformance": "spine.testing.adapters.conformance",
     "CrashingStore": "spine.testing.crashes",
     "Failpoint": "spine.testing.failpoints",
     "Failpoints": "spine.testing.failpoints",
     "FakeClock": "spine.testing.clock",
     "FakeIds": "spine.testing.clock",
     "FakeRandom": "spine.testing.clock",
-    "Fault": "spine.testing.chaos",
+    "Fault": "spine.testing.chaos.server",
     "Given": "spine.proof.replay",
-    "Peer": "spine.testing.chaos",
+    "Peer": "spine.testing.chaos.server",
     "ProcessDied": "spine.testing.crashes",
-    "Rendered": "spine.testing.chaos_render",
+    "Rendered": "spine.testing.chaos.render",
     "Replayed": "spine.proof.replay",
-    "ScenarioResult": "spine.testing.scenario_run",
+    "ScenarioResult": "spine.testing.scenarios.run",
     "ScriptedAdapter": "spine.testing.scripted",
-    "StoreContract": "spine.testing.store_contract",
-    "SweepResult": "spine.testing.crash_sweep",
-    "Wire": "spine.testing.chaos_trial",
-    "find_scenarios": "spine.testing.scenario_run",
+    "StoreContract": "spine.testing.stores.contract",
+    "SweepResult": "spine.testing.scenarios.sweep",
+    "Wire": "spine.testing.adapters.trial",
+    "find_scenarios": "spine.testing.scenarios.run",
     "offline_runtime": "spine.testing.fixtures",
-    "read_scenario": "spine.testing.scenario_file",
-    "record_scenario": "spine.testing.scenario_recording",
+    "read_scenario": "spine.testing.scenarios.file",
+    "record_scenario": "spine.testing.scenarios.recording",
     "replay": "spine.proof.replay",
-    "report_card": "spine.testing.conformance",
-    "run_case": "spine.testing.conformance",
-    "run_scenario": "spine.testing.scenario_run",
-    "run_scenarios": "spine.testing.scenario_run",
-    "sweep_scenario": "spine.testing.crash_sweep",
+    "report_card": "spine.testing.adapters.conformance",
+    "run_case": "spine.testing.adapters.conformance",
+    "run_scenario": "spine.testing.scenarios.run",
+    "run_scenarios": "spine.testing.scenarios.run",
+    "sweep_scenario": "spine.testing.scenarios.sweep",
     **dict.fromkeys(_SCRIPT, "spine.testing.script"),
 }
 

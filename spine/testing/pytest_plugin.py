@@ -72,11 +72,11 @@ class ScenarioItem(pytest.Item):
 
     def _result(self) -> Any:
         if self.config.getoption("--spine-record"):
-            return load("spine.testing.scenario_recording").record_scenario(self.path)
+            return load("spine.testing.scenarios.recording").record_scenario(self.path)
         if self.config.getoption("--spine-crash-sweep"):
-            return load("spine.testing.crash_sweep").sweep_scenario(self.path)
+            return load("spine.testing.scenarios.sweep").sweep_scenario(self.path)
         update = bool(self.config.getoption("--snapshot-update", False))
-        return load("spine.testing.scenario_run").run_scenario(self.path, update=update)
+        return load("spine.testing.scenarios.run").run_scenario(self.path, update=update)
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
         """What differs, without a traceback."""
@@ -101,7 +101,7 @@ def pytest_collection(session: pytest.Session) -> bool | None:
     references = session.config.getoption("--spine-conformance")
     if not references:
         return None
-    kit = load("spine.testing.conformance")
+    kit = load("spine.testing.adapters.conformance")
     items: list[pytest.Item] = []
     for reference in references:
         try:
@@ -132,7 +132,7 @@ class ConformanceItem(pytest.Item):
 
     def runtest(self) -> None:
         """Try it, and keep how it went for the card."""
-        result = load("spine.testing.conformance").run_case(self._case)
+        result = load("spine.testing.adapters.conformance").run_case(self._case)
         told = {"name": result.name, "problems": list(result.problems), "why_not": result.why_not}
         self.user_properties.append((_RESULT, (self._subject, told)))
         if result.why_not is not None:
@@ -157,7 +157,7 @@ class ConformanceFailed(Exception):
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """The report card of each subject."""
     for reference, subject in config.stash.get(_subjects, {}).items():
-        kit = load("spine.testing.conformance")
+        kit = load("spine.testing.adapters.conformance")
         told = [told for name, told in _results(terminalreporter) if name == reference]
         results = [kit.ConformanceResult(**each | {"problems": tuple(each["problems"])}) for each in told]
         terminalreporter.section("conformance")

@@ -11,7 +11,7 @@ from spine.llm.request import ModelRequest
 from spine.llm.response import ModelResponse
 from spine.llm.usage import Usage
 from spine.messages import Message, TextBlock
-from spine.testing.adapter_contract import AdapterContract
+from spine.testing.adapters.contract import AdapterContract
 from spine.testing.script import say
 from spine.testing.scripted import ScriptedAdapter
 

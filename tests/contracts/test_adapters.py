@@ -1,7 +1,7 @@
 """Every adapter that comes with the runtime keeps the public contract."""
 
 from spine.llm.protocols import Adapter
-from spine.testing.adapter_contract import AdapterContract
+from spine.testing.adapters.contract import AdapterContract
 from spine.testing.clock import FakeClock
 from spine.testing.script import call, cut, fail, say, stall, think, usage
 from spine.testing.scripted import ScriptedAdapter

@@ -14,8 +14,7 @@ from spine.llm.chunks import TextDelta
 from spine.llm.errors import provider_error
 from spine.llm.protocols import Adapter
 from spine.llm.request import ModelRequest
-from spine.testing.chaos_render import render_chat
-from spine.testing.conformance import (
+from spine.testing.adapters.conformance import (
     BACKENDS,
     RETRYING,
     Conformance,
@@ -27,6 +26,7 @@ from spine.testing.conformance import (
     report_card,
     run_case,
 )
+from spine.testing.chaos.render import render_chat
 from spine.wire import BodyDecoder, WireLimits
 from spine_anthropic.protocol import AnthropicMessages
 from spine_openai_chat.protocol import OpenAIChat

@@ -13,7 +13,7 @@ from second_process import SecondProcess, second_process
 from spine.store import Store
 from spine.stores.memory import MemoryStore
 from spine.stores.sqlite import Durability, SqliteStore
-from spine.testing.store_contract import StoreContract
+from spine.testing.stores.contract import StoreContract
 from spine.values import SessionId
 from spine_postgres import open_store
 

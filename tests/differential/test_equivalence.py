@@ -16,7 +16,7 @@ from spine.config import Settings
 from spine.llm.catalogue import Provider, Traits
 from spine.messages import RefusalBlock, TextBlock
 from spine.testing import Entry, FakeClock, ScriptedAdapter, call, call_text, refuse, say, stop, think, usage
-from spine.testing.chaos_render import RENDERS
+from spine.testing.chaos.render import RENDERS
 from spine.wire import wire_name
 
 WIRED = wire_name("shop.look", Traits().tool_name_pattern).encode()

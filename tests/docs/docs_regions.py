@@ -263,7 +263,7 @@ def _collapsed(path: Path, floor: str) -> str:
     if package == ROOT / "spine":
         return module_of(path)
     here = sum(floor_of(each) == floor for each in package.glob("*.py"))
-    return f"{package.name}/" if here > 1 else module_of(path)
+    return f"{package.relative_to(ROOT / 'spine')}/" if here > 1 else module_of(path)
 
 
 def length_of(path: str) -> int:

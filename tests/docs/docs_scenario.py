@@ -5,7 +5,7 @@ from typing import Any
 
 from docs_source import table
 
-from spine.testing.scenario_file import scenario_schema
+from spine.testing.scenarios.file import scenario_schema
 
 
 def scenario_regions() -> Iterator[tuple[str, str]]:

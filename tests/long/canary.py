@@ -44,8 +44,8 @@ from spine.exports import export
 from spine.hooks import Deny, hookimpl
 from spine.llm.retry import RetryPolicy
 from spine.messages import DocumentBlock, JsonBlock, Message, TextBlock
-from spine.testing.chaos import Fault, Peer, chaos_server
-from spine.testing.chaos_render import RENDERS
+from spine.testing.chaos.render import RENDERS
+from spine.testing.chaos.server import Fault, Peer, chaos_server
 from spine.testing.script import Entry, call, call_text, say, think
 from spine.tools import Tool, ToolDefinition
 

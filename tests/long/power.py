@@ -25,7 +25,7 @@ from disk import Op, TracingStore
 from spine.errors import SpineError
 from spine.store import Append
 from spine.stores.sqlite import SqliteStore
-from spine.testing.store_trials import content_of, writer
+from spine.testing.stores.trials import content_of, writer
 from spine.values import SessionId
 
 SECTOR = 512

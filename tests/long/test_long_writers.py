@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from writers import AGAIN, BUSY, REFUSED, WON, Attempt, of_postgres, of_sqlite, run, wrong_log, wrong_order
 
-from spine.testing.store_trials import GENESIS, chain
+from spine.testing.stores.trials import GENESIS, chain
 
 
 @pytest.mark.parametrize("processes", [2, 4])

@@ -30,7 +30,7 @@ from spine.commits import Writer
 from spine.errors import AppendOutcomeUnknown
 from spine.store import Append, Store
 from spine.stores.sqlite import SqliteStore
-from spine.testing.store_trials import FIRST, GENESIS, chain, content_of, writer
+from spine.testing.stores.trials import FIRST, GENESIS, chain, content_of, writer
 from spine_postgres import open_store
 
 

@@ -31,7 +31,7 @@ from postgres_server import Missing, postgres_server
 from spine.errors import ConcurrencyConflict, StoreBusy
 from spine.store import Append, Row, Store
 from spine.stores.sqlite import Durability, SqliteStore
-from spine.testing.store_trials import FIRST, GENESIS, chain, writer
+from spine.testing.stores.trials import FIRST, GENESIS, chain, writer
 from spine_postgres import open_store
 
 WON, REFUSED, AGAIN, BUSY = range(4)

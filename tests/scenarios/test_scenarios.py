@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from spine.testing.scenario_file import read_scenario
-from spine.testing.scenario_run import run_scenario
+from spine.testing.scenarios.file import read_scenario
+from spine.testing.scenarios.run import run_scenario
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
 PATHS = sorted(FOLDER.glob("*.scenario.yaml"))

@@ -16,7 +16,7 @@ from spine.commits import Writer
 from spine.errors import AppendOutcomeUnknown, ConcurrencyConflict, StoreBusy, StoreUnavailable
 from spine.store import Append
 from spine.stores.memory import MemoryStore
-from spine.testing.store_trials import ALICE, GENESIS, LEASE, START, chain
+from spine.testing.stores.trials import ALICE, GENESIS, LEASE, START, chain
 from spine.values import SessionId
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from spine.errors import ConcurrencyConflict, SessionOwned
 from spine.owning import claim, is_dead, this_process
 from spine.store import Owner
 from spine.stores.memory import MemoryStore
-from spine.testing.store_trials import FIRST, LEASE, START, Writer
+from spine.testing.stores.trials import FIRST, LEASE, START, Writer
 
 HERE = socket.gethostname()
 

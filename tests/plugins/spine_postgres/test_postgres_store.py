@@ -33,7 +33,7 @@ from spine.runtime import Runtime
 from spine.store import Overwrite
 from spine.testing.script import say
 from spine.testing.scripted import ScriptedAdapter
-from spine.testing.store_trials import (
+from spine.testing.stores.trials import (
     ALICE,
     BOB,
     FIRST,

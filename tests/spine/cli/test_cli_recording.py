@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from model_server import call, say, serving
 
-from spine.testing.yaml_tree import Source, parse
+from spine.testing.scenarios.yaml_tree import Source, parse
 
 
 def test_a_stored_session_goes_to_stdout_or_to_a_file_that_holds(spine, demo: Path) -> None:

@@ -6,8 +6,8 @@ import pytest
 from model_server import call, fail, say, serving
 
 from spine.errors import ScenarioInvalid
-from spine.testing.scenario_recording import record_scenario, with_script
-from spine.testing.yaml_tree import Source, parse
+from spine.testing.scenarios.recording import record_scenario, with_script
+from spine.testing.scenarios.yaml_tree import Source, parse
 
 BEFORE = """\
 # who reads this

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from spine.errors import StoreUnavailable
 from spine.stores.sqlite import SqliteStore
-from spine.testing.store_trials import BOB, FIRST, GENESIS, chain, race, writer
+from spine.testing.stores.trials import BOB, FIRST, GENESIS, chain, race, writer
 
 
 def in_child(work: Callable[[], object]) -> int:

@@ -4,7 +4,7 @@ import gc
 import tracemalloc
 
 from spine.stores.memory import MemoryStore
-from spine.testing.store_trials import FIRST, writer
+from spine.testing.stores.trials import FIRST, writer
 
 
 def test_an_event_costs_little_beside_its_data_and_hash() -> None:

@@ -19,7 +19,7 @@ import pytest
 from spine.errors import StoreBusy, StoreUnavailable
 from spine.store import Append, Owner
 from spine.stores.sqlite import SqliteStore
-from spine.testing.store_trials import ALICE, FIRST, LEASE, START, Writer, chain, writer
+from spine.testing.stores.trials import ALICE, FIRST, LEASE, START, Writer, chain, writer
 from spine.values import SessionId
 
 NO_BYTES: Any = object()

@@ -15,7 +15,7 @@ import pytest
 from spine.errors import StoreBusy, StoreNewer, StoreUnavailable
 from spine.stores.sqlite import SqliteStore
 from spine.stores.sqlite_file import translate
-from spine.testing.store_trials import FIRST, writer
+from spine.testing.stores.trials import FIRST, writer
 
 SIDE_FILES = ("", "-wal", "-shm")
 

@@ -10,8 +10,8 @@ import pytest
 from spine.errors import StoreBusy
 from spine.store import Content, Overwrite
 from spine.stores.sqlite import SqliteStore
-from spine.testing.store_trials import BOB, FIRST, SECOND, Writer, chain, content_of, writer
-from spine.testing.store_upkeep import CHILD, forked
+from spine.testing.stores.trials import BOB, FIRST, SECOND, Writer, chain, content_of, writer
+from spine.testing.stores.upkeep import CHILD, forked
 
 SECRET = b"the secret of a person, "
 

@@ -6,7 +6,7 @@ import pytest
 from spine.errors import UsageError
 from spine.store import Append, Owner
 from spine.stores import verdicts
-from spine.testing.store_trials import chain
+from spine.testing.stores.trials import chain
 from spine.values import SessionId
 
 SESSION = SessionId("refund-1017")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spine.testing.scenario_run import ScenarioResult, run_scenario
+from spine.testing.scenarios.run import ScenarioResult, run_scenario
 
 RunText = Callable[..., ScenarioResult]
 

@@ -8,8 +8,8 @@ from spine.errors import StoreError
 from spine.stores.memory import MemoryStore
 from spine.stores.sqlite import SqliteStore
 from spine.testing.crashes import CrashingStore, ProcessDied
-from spine.testing.store_contract import StoreContract
-from spine.testing.store_trials import ALICE, BOB, FIRST, LEASE, START, writer
+from spine.testing.stores.contract import StoreContract
+from spine.testing.stores.trials import ALICE, BOB, FIRST, LEASE, START, writer
 
 
 class TestAStoreBeforeItsDeath(StoreContract):

@@ -7,7 +7,7 @@ import pytest
 from spine.llm.providers import CATALOGUE
 from spine.stores.memory import MemoryStore
 from spine.testing.demo import AGENT, demo_script, play_demo, run_demo
-from spine.testing.scenario_file import read_scenario
+from spine.testing.scenarios.file import read_scenario
 from spine.values import thaw
 
 SCENARIO = Path(__file__).parents[3] / "scenarios" / "refund.scenario.yaml"

@@ -372,7 +372,7 @@ def test_what_an_adapter_does_wrong_is_a_line_of_its_card(pytester: pytest.Pytes
     pytester.makepyfile(
         shouting="""
 from spine.testing import Conformance, Rendered
-from spine.testing.chaos_render import render_chat
+from spine.testing.chaos.render import render_chat
 from spine_openai_chat.protocol import OpenAIChat
 
 def render(entry):

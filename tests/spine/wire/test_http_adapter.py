@@ -25,7 +25,7 @@ from spine.llm.protocols import ProviderSettings
 from spine.llm.request import ModelRequest, Route
 from spine.llm.response import ModelResponse
 from spine.messages import Message, Origin, TextBlock, ThinkingBlock, user_message
-from spine.testing.chaos import resolving
+from spine.testing.chaos.server import resolving
 from spine.tools import ToolDefinition
 from spine.values import Secret
 from spine.wire import Deadlines, HttpAdapter, WireLimits
