@@ -132,7 +132,7 @@ power damage diskfull prefix-law: $(VENV)/.dev
 replay: $(VENV)/.dev
 	@status=0; for seed in 1 2; do \
 		PYTHONHASHSEED=$$seed SPINE_SESSIONS=$(if $(filter file,$(origin COUNT)),500,$(COUNT)) $(RUN) -m pytest -q -p no:randomly \
-			tests/scenarios tests/spine/proof/test_replay_sessions.py || status=1; \
+			tests/scenarios tests/spine/proof/replay/test_replay_sessions.py || status=1; \
 	done; exit $$status
 
 soak: $(VENV)/.dev

@@ -17,8 +17,8 @@ from spine.cli.replay import agent_now, given_now
 from spine.cli.screen import out, out_json
 from spine.config import load_settings
 from spine.errors import UsageError, ValueRefused
-from spine.proof.determinism import Conditions, Determinism, Elsewhere, report
-from spine.proof.determinism import determinism as examine
+from spine.proof.replay.determinism import Conditions, Determinism, Elsewhere, report
+from spine.proof.replay.determinism import determinism as examine
 from spine.values import decode
 
 __all__ = ["COMMANDS"]

@@ -19,11 +19,11 @@ from spine.cli.screen import note, out, out_json
 from spine.config import Settings, load_settings
 from spine.errors import SpineError, UsageError
 from spine.proof.diff import diff_json, diff_text
-from spine.proof.replay import Given, Replayed
-from spine.proof.replay import replay as run_again
-from spine.proof.replay_live import LivePart, replay_live
-from spine.proof.replay_log import Recording
-from spine.proof.replay_text import finding, replay_fact
+from spine.proof.replay.live import LivePart, replay_live
+from spine.proof.replay.log import Recording
+from spine.proof.replay.run import Given, Replayed
+from spine.proof.replay.run import replay as run_again
+from spine.proof.replay.text import finding, replay_fact
 from spine.stored import StoredLog
 
 __all__ = ["COMMANDS", "agent_now", "count_connections", "given_now"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from spine.late import offered as _offered
 
 if TYPE_CHECKING:
-    from spine.proof.replay import Given, Replayed, replay
+    from spine.proof.replay.run import Given, Replayed, replay
     from spine.testing.adapters.conformance import Conformance, report_card, run_case
     from spine.testing.adapters.contract import AdapterContract
     from spine.testing.adapters.trial import Wire
@@ -122,11 +122,11 @@ _HOMES: Final[Mapping[str, str]] = {
     "FakeIds": "spine.testing.clock",
     "FakeRandom": "spine.testing.clock",
     "Fault": "spine.testing.chaos.server",
-    "Given": "spine.proof.replay",
+    "Given": "spine.proof.replay.run",
     "Peer": "spine.testing.chaos.server",
     "ProcessDied": "spine.testing.crashes",
     "Rendered": "spine.testing.chaos.render",
-    "Replayed": "spine.proof.replay",
+    "Replayed": "spine.proof.replay.run",
     "ScenarioResult": "spine.testing.scenarios.run",
     "ScriptedAdapter": "spine.testing.scripted",
     "StoreContract": "spine.testing.stores.contract",
@@ -136,7 +136,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "offline_runtime": "spine.testing.fixtures",
     "read_scenario": "spine.testing.scenarios.file",
     "record_scenario": "spine.testing.scenarios.recording",
-    "replay": "spine.proof.replay",
+    "replay": "spine.proof.replay.run",
     "report_card": "spine.testing.adapters.conformance",
     "run_case": "spine.testing.adapters.conformance",
     "run_scenario": "spine.testing.scenarios.run",

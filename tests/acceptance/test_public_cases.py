@@ -17,7 +17,7 @@ from spine.codec import Codec
 from spine.errors import LogBroken
 from spine.exports import ExportReader, export
 from spine.log import LogReader
-from spine.proof.replay import Given, replay
+from spine.proof.replay.run import Given, replay
 from spine.proof.verify import verify
 from spine.sections import Section
 from spine.store import Append, Owner

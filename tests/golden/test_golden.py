@@ -20,7 +20,7 @@ from spine.config import Settings
 from spine.events import CORE_EVENTS, EventType
 from spine.exports import ExportReader, import_
 from spine.llm.catalogue import Traits
-from spine.proof.replay import Given, replay
+from spine.proof.replay.run import Given, replay
 from spine.proof.verify import verify
 from spine.routes import _FIRST_TRAITS, _settings_digest
 from spine.store import Owner, Row

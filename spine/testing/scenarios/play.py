@@ -21,7 +21,7 @@ from spine.events import RecordedEvent
 from spine.keeping import LEASE_US
 from spine.llm.retry import RetryPolicy
 from spine.opening import open_store
-from spine.proof.replay import Given
+from spine.proof.replay.run import Given
 from spine.proof.verify import Verification, verify
 from spine.runtime import Runtime
 from spine.scope import Registries

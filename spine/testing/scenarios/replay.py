@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 
 from spine.opening import open_store
-from spine.proof.replay import Given, Replayed, replay
+from spine.proof.replay.run import Given, Replayed, replay
 from spine.runtime import Runtime
 from spine.scope import Registries
 from spine.stored import StoredLog

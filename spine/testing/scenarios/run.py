@@ -16,8 +16,8 @@ import anyio
 import attrs
 
 from spine.errors import ScenarioInvalid, SpineError
-from spine.proof.replay import Replayed
-from spine.proof.replay_text import finding
+from spine.proof.replay.run import Replayed
+from spine.proof.replay.text import finding
 from spine.testing.scenarios.check import failed_expectations, failed_invariants, transcript_of
 from spine.testing.scenarios.file import SUFFIX, read_scenario
 from spine.testing.scenarios.play import Ending, play

@@ -36,7 +36,7 @@ from spine.llm.errors import provider_error
 from spine.llm.response import ModelResponse
 from spine.llm.retry import RetryPolicy
 from spine.llm.usage import Usage
-from spine.proof.replay import Given
+from spine.proof.replay.run import Given
 from spine.sections import Section
 from spine.stored import StoredLog
 from spine.stores.memory import MemoryStore

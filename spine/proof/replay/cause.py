@@ -18,8 +18,8 @@ from spine.events import (
     ToolCompleted,
     TurnFailed,
 )
-from spine.proof.replay_compare import Difference
-from spine.proof.replay_log import Recording
+from spine.proof.replay.compare import Difference
+from spine.proof.replay.log import Recording
 from spine.requests import frame_of
 from spine.run import Run
 from spine.values import Digest, decode

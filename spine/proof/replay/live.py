@@ -40,10 +40,10 @@ from spine.llm.retry import RetryPolicy
 from spine.loop import run_turn
 from spine.proof.course import course_of
 from spine.proof.diff import Comparison, compare
-from spine.proof.replay import Given, not_loaded
-from spine.proof.replay_log import Recording
-from spine.proof.replay_text import erased_text, missing_text
-from spine.proof.replay_world import response_of
+from spine.proof.replay.log import Recording
+from spine.proof.replay.run import Given, not_loaded
+from spine.proof.replay.text import erased_text, missing_text
+from spine.proof.replay.world import response_of
 from spine.run import Run
 from spine.runtime import Runtime
 from spine.stored import StoredLog

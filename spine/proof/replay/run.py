@@ -24,13 +24,13 @@ from spine.events import (
 from spine.hooks import HOOK_TIMEOUT_S, Hooks, Implementation
 from spine.loop import run_turn
 from spine.opening import open_store
-from spine.proof.replay_cause import Cause, cause_of
-from spine.proof.replay_compare import Difference, compare
-from spine.proof.replay_log import Recording
-from spine.proof.replay_model import RecordedPolicy, RecordedRoutes
-from spine.proof.replay_standins import stand_in
-from spine.proof.replay_text import Replayed
-from spine.proof.replay_world import ProcessOver, Unpassed, World
+from spine.proof.replay.cause import Cause, cause_of
+from spine.proof.replay.compare import Difference, compare
+from spine.proof.replay.log import Recording
+from spine.proof.replay.model import RecordedPolicy, RecordedRoutes
+from spine.proof.replay.standins import stand_in
+from spine.proof.replay.text import Replayed
+from spine.proof.replay.world import ProcessOver, Unpassed, World
 from spine.run import Run
 from spine.runtime import Runtime
 from spine.scope import Registries

@@ -14,8 +14,8 @@ from spine.config import Settings
 from spine.erasing import erase
 from spine.hooks import Deny, hookimpl
 from spine.messages import TextBlock
-from spine.proof.replay import Given, Replayed, replay
-from spine.proof.replay_text import finding
+from spine.proof.replay.run import Given, Replayed, replay
+from spine.proof.replay.text import finding
 from spine.runtime import Runtime
 from spine.sections import Section
 from spine.store import Owner

@@ -8,8 +8,8 @@ import attrs
 from spine.events import RecordedEvent
 from spine.projectors.phrases import counted, json_text
 from spine.projectors.visible import one_line
-from spine.proof.replay_cause import Cause
-from spine.proof.replay_compare import Difference
+from spine.proof.replay.cause import Cause
+from spine.proof.replay.compare import Difference
 from spine.values import freeze
 
 __all__ = ["Replayed", "erased_text", "finding", "missing_text", "replay_fact"]

@@ -8,8 +8,8 @@ import attrs
 import pytest
 import test_replay_planted as shop
 
-from spine.proof.determinism import Conditions, Determinism, determinism, report
-from spine.proof.replay import Given
+from spine.proof.replay.determinism import Conditions, Determinism, determinism, report
+from spine.proof.replay.run import Given
 from spine.sections import Section
 
 pytestmark = pytest.mark.anyio

@@ -50,7 +50,7 @@ from spine.llm.chunks import Chunk
 from spine.llm.errors import ProviderError, provider_error
 from spine.llm.request import ModelRequest
 from spine.llm.response import ModelResponse
-from spine.proof.replay_log import Recording
+from spine.proof.replay.log import Recording
 from spine.run import Run
 from spine.values import CallId
 

@@ -17,8 +17,8 @@ from spine.projectors.json import plain
 from spine.projectors.model_history import ModelHistory
 from spine.projectors.projector import Projector
 from spine.projectors.status import Status
-from spine.proof.replay import Given, Replayed, replay
-from spine.proof.replay_text import erased_text, missing_text, replay_fact
+from spine.proof.replay.run import Given, Replayed, replay
+from spine.proof.replay.text import erased_text, missing_text, replay_fact
 from spine.runtime import Runtime
 from spine.scope import LayeredRegistry
 from spine.stored import StoredLog

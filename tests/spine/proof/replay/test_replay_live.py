@@ -8,8 +8,8 @@ import test_replay_planted as shop
 from spine.errors import NoVerdict
 from spine.inputs import input_messages
 from spine.proof.diff import diff_text
-from spine.proof.replay import Given
-from spine.proof.replay_live import LivePart, replay_live
+from spine.proof.replay.live import LivePart, replay_live
+from spine.proof.replay.run import Given
 from spine.runtime import Runtime
 from spine.stored import StoredLog
 from spine.stores.memory import MemoryStore

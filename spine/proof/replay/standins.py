@@ -27,8 +27,8 @@ from spine.events import (
 from spine.hooks import Ask, Compact, Deny, NextStep, Stop, hookimpl
 from spine.llm.request import Route
 from spine.messages import TextBlock
-from spine.proof.replay_log import Recording
-from spine.proof.replay_world import World, recreated
+from spine.proof.replay.log import Recording
+from spine.proof.replay.world import World, recreated
 from spine.requests import apply
 from spine.sections import Section
 from spine.tools import Tool, ToolDefinition, ToolOutcome

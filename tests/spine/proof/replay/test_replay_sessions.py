@@ -9,7 +9,7 @@ import sessions_made
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spine.proof.replay import Replayed, replay
+from spine.proof.replay.run import Replayed, replay
 
 COUNT = int(os.environ.get("SPINE_SESSIONS", "12"))
 """How many sessions each direction makes."""

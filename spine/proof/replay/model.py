@@ -8,7 +8,7 @@ from spine.llm.chunks import Chunk
 from spine.llm.errors import Failure
 from spine.llm.request import ModelRequest, Route
 from spine.llm.response import ModelResponse
-from spine.proof.replay_world import World
+from spine.proof.replay.world import World
 from spine.routes import Routes, Target
 from spine.scope import Contribution, Scope
 
