@@ -2,6 +2,9 @@
 
 `spine --help` imports click and this file. A command returns its exit status, None for 0; what it raises is told on
 stderr in one line by `spine.cli.ending`.
+
+A heading of the help is a folder here, and so are the two commands that have commands of their own, `scenario` and
+`plugins`; files beside the folders serve all of them.
 """
 
 import sys
@@ -24,50 +27,50 @@ FOREIGN: Final = "spine.cli.foreign"
 
 TABLE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Begin": {
-        "demo": ("spine.cli.demo", "A session from start to end, without a key and without a network."),
-        "init": ("spine.cli.init", "Start a project: spine.toml, an agent, a scenario, a test."),
+        "demo": ("spine.cli.begin.demo", "A session from start to end, without a key and without a network."),
+        "init": ("spine.cli.begin.init", "Start a project: spine.toml, an agent, a scenario, a test."),
     },
     "Talk": {
-        "run": ("spine.cli.run", "Run one turn and print the answer."),
-        "chat": ("spine.cli.chat", "Talk with an agent, turn by turn."),
-        "resume": ("spine.cli.run", "Go on with a turn that was not finished."),
-        "retry": ("spine.cli.run", "Run the input of a failed or cancelled turn again."),
-        "approvals": ("spine.cli.approvals", "List the calls that wait for a person."),
-        "approve": ("spine.cli.approvals", "Allow a waiting call, and go on."),
-        "deny": ("spine.cli.approvals", "Decline a waiting call, and go on."),
-        "fork": ("spine.cli.upkeep", "Make a session that goes on from an event of another."),
+        "run": ("spine.cli.talk.run", "Run one turn and print the answer."),
+        "chat": ("spine.cli.talk.chat", "Talk with an agent, turn by turn."),
+        "resume": ("spine.cli.talk.run", "Go on with a turn that was not finished."),
+        "retry": ("spine.cli.talk.run", "Run the input of a failed or cancelled turn again."),
+        "approvals": ("spine.cli.talk.approvals", "List the calls that wait for a person."),
+        "approve": ("spine.cli.talk.approvals", "Allow a waiting call, and go on."),
+        "deny": ("spine.cli.talk.approvals", "Decline a waiting call, and go on."),
+        "fork": ("spine.cli.talk.fork", "Make a session that goes on from an event of another."),
     },
     "Look": {
-        "sessions": ("spine.cli.sessions", "List the sessions of the store."),
-        "transcript": ("spine.cli.transcript", "Print what a person saw."),
-        "log": ("spine.cli.log", "Print every event in one line."),
-        "request": ("spine.cli.request", "Print what the model saw in a step, and what was new."),
-        "explain": ("spine.cli.request", "Tell whose the parts of a step are, or why a call ran."),
+        "sessions": ("spine.cli.look.sessions", "List the sessions of the store."),
+        "transcript": ("spine.cli.look.transcript", "Print what a person saw."),
+        "log": ("spine.cli.look.log", "Print every event in one line."),
+        "request": ("spine.cli.look.request", "Print what the model saw in a step, and what was new."),
+        "explain": ("spine.cli.look.request", "Tell whose the parts of a step are, or why a call ran."),
     },
     "Prove": {
-        "diff": ("spine.cli.diff", "Compare two sessions: prompts, answers, calls, results, cost."),
-        "prefix": ("spine.cli.prefix", "Tell how much of each request the next one begins with."),
-        "report": ("spine.cli.report", "Write a session as one HTML page that proves itself."),
-        "replay": ("spine.cli.replay", "Run a session again from its log, and tell the first difference."),
-        "determinism": ("spine.cli.determinism", "Replay a session elsewhere, and name who depends on where."),
-        "what-if": ("spine.cli.what_if", "Run a session on from a step with something else in it, and compare."),
-        "verify": ("spine.cli.verify", "Check chain, contents, requests and calls of a session or an export."),
-        "export": ("spine.cli.exchange", "Write a session to a file that verifies on its own."),
-        "import": ("spine.cli.exchange", "Bring an exported session into the store."),
-        "scenario": ("spine.cli.scenario", "Run scenario files, and write sessions down as such."),
+        "diff": ("spine.cli.prove.diff", "Compare two sessions: prompts, answers, calls, results, cost."),
+        "prefix": ("spine.cli.prove.prefix", "Tell how much of each request the next one begins with."),
+        "report": ("spine.cli.prove.report", "Write a session as one HTML page that proves itself."),
+        "replay": ("spine.cli.prove.replay", "Run a session again from its log, and tell the first difference."),
+        "determinism": ("spine.cli.prove.determinism", "Replay a session elsewhere, and name who depends on where."),
+        "what-if": ("spine.cli.prove.what_if", "Run a session on from a step with something else in it, and compare."),
+        "verify": ("spine.cli.prove.verify", "Check chain, contents, requests and calls of a session or an export."),
+        "export": ("spine.cli.prove.exchange", "Write a session to a file that verifies on its own."),
+        "import": ("spine.cli.prove.exchange", "Bring an exported session into the store."),
+        "scenario": ("spine.cli.scenarios.run", "Run scenario files, and write sessions down as such."),
     },
     "Keep": {
-        "check": ("spine.cli.upkeep", "Check the storage, and every session in it."),
-        "erase": ("spine.cli.upkeep", "Erase private data; the log still verifies."),
-        "delete": ("spine.cli.upkeep", "Delete a session for good."),
-        "migrate": ("spine.cli.upkeep", "Write every session anew into another store, and prove it."),
+        "check": ("spine.cli.keep.storage", "Check the storage, and every session in it."),
+        "erase": ("spine.cli.keep.erasing", "Erase private data; the log still verifies."),
+        "delete": ("spine.cli.keep.erasing", "Delete a session for good."),
+        "migrate": ("spine.cli.keep.storage", "Write every session anew into another store, and prove it."),
     },
     "Set up": {
-        "models": ("spine.cli.models", "List providers, models, keys and prices."),
-        "config": ("spine.cli.models", "Print each effective setting and where it comes from."),
-        "plugins": ("spine.cli.plugins", "List plugins and what they offer."),
-        "tools": ("spine.cli.plugins", "List tools, and call one without a model."),
-        "decode": ("spine.cli.decode", "Read a captured answer of a provider."),
+        "models": ("spine.cli.setup.models", "List providers, models, keys and prices."),
+        "config": ("spine.cli.setup.models", "Print each effective setting and where it comes from."),
+        "plugins": ("spine.cli.plugins.listing", "List plugins and what they offer."),
+        "tools": ("spine.cli.plugins.listing", "List tools, and call one without a model."),
+        "decode": ("spine.cli.setup.decode", "Read a captured answer of a provider."),
     },
 }
 """Heading to command to the module that has it in its `COMMANDS`, and what it does."""

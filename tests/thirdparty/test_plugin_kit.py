@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spine.cli.plugin_new import KINDS
+from spine.cli.plugins.new import KINDS
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")

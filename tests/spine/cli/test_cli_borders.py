@@ -26,8 +26,8 @@ from spine import late
 from spine.cli import TABLE
 from spine.cli.agents import load_agent
 from spine.cli.ending import OF_STORES
-from spine.cli.margin import Margin
-from spine.cli.turns import _stale_text, shown
+from spine.cli.talk.margin import Margin
+from spine.cli.talk.turns import _stale_text, shown
 from spine.config import load_settings
 from spine.errors import ConfigInvalid, StoreUnavailable
 from spine.events import ApprovalRequested

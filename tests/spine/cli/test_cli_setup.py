@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from model_server import serving
 
-from spine.cli.init import TEMPLATES
+from spine.cli.begin.init import TEMPLATES
 
 # ------------------------------------------------------------------------------------------------------------- demo
 

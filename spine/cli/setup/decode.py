@@ -51,7 +51,7 @@ def decode(
         return _decode_batch(file, protocol)
     record: dict[str, Any] = {"protocol": protocol, "status": status}
     if session is not None or step is not None:
-        record = response_record(late.load("spine.cli.captured").captured_response(store, session, step, attempt))
+        record = response_record(late.load("spine.cli.setup.captured").captured_response(store, session, step, attempt))
     elif protocol is None:
         raise UsageError("no protocol was named", hint="spine decode --protocol openai_chat FILE")
     else:

@@ -1,7 +1,6 @@
 """`what-if` (floor 15): exit status 0 when nothing came out differently, 1 when something did."""
 
 import pathlib
-import time
 from collections.abc import Iterable
 from typing import Final
 
@@ -9,13 +8,13 @@ import anyio
 import click
 
 from spine.agent import Agent
+from spine.cli.acting import new_session_id, now
 from spine.cli.agents import choose_agent, make_importable, recorded_agent
 from spine.cli.ending import FAILS, HOLDS, NO_VERDICT
 from spine.cli.options import options, session_argument
 from spine.cli.reading import find_session
 from spine.cli.screen import note, out, out_json
-from spine.cli.talking import settings_of
-from spine.cli.turns import new_session_id
+from spine.cli.talk.opening import settings_of
 from spine.errors import UsageError
 from spine.log import LogReader
 from spine.proof.diff import diff_json, diff_text
@@ -78,9 +77,8 @@ def what_if_command(
             if answers is not None:
                 answers.add(*(_recorded(reader, written, at) if script is None else read_scenario(script).model))
             meant = _agent(runtime, reader, written)
-            now = time.time_ns() // 1000
             return await what_if(
-                runtime, reader.session, meant, supposed, step=at, child=id, now=now, runs_tools=run_tools
+                runtime, reader.session, meant, supposed, step=at, child=id, now=now(), runs_tools=run_tools
             )
 
     found = anyio.run(run)

@@ -10,8 +10,8 @@ import click
 from spine.cli.agents import choose_agent
 from spine.cli.ending import FAILS, HOLDS
 from spine.cli.options import options
-from spine.cli.plugin_doctor import doctor
-from spine.cli.plugin_new import new
+from spine.cli.plugins.doctor import doctor
+from spine.cli.plugins.new import new
 from spine.cli.reading import load_plugins
 from spine.cli.screen import columns, note, out, out_json
 from spine.codec import Codec

@@ -48,7 +48,7 @@ def request(
     with reading_session(store, session, check=True) as reader:
         (view, earlier), status = up_to_unknown(lambda until: find_request(reader, step, until), until)
         if wire is not None:
-            late.load("spine.cli.wire_view").print_body(load_settings(), wire, view)
+            late.load("spine.cli.look.wire_view").print_body(load_settings(), wire, view)
         elif as_json:
             out_json(_json(reader, view, earlier, diff=diff, patches=patches))
         else:

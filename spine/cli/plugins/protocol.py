@@ -1,4 +1,4 @@
-"""The files of a new protocol plugin (floor 15), filled in by `spine.cli.plugin_new`.
+"""The files of a new protocol plugin (floor 15), filled in by `spine.cli.plugins.new`.
 
 Its provider writes a line of JSON for each piece of text, and a last one; whoever has another provider replaces that.
 """

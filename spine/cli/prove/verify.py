@@ -1,17 +1,16 @@
 """`verify` (floor 15): exit status 0 when the log holds, 1 when it does not, 3 when something cannot be judged here."""
 
-import time
 from typing import Any, Final
 
 import click
 
+from spine.cli.acting import now, this_owner
 from spine.cli.ending import OF_VERDICT
 from spine.cli.files import output_file
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session
 from spine.cli.screen import note, out, out_json
 from spine.exports import ExportReader, export
-from spine.owning import this_process
 from spine.proof.repair import in_words, repair_tail
 from spine.proof.verify import Verification, head_note, parse_head, report
 from spine.proof.verify import verify as check
@@ -43,9 +42,8 @@ def verify(session: str | None, head: str | None, repair: bool, store: str | Non
 
 
 def _repair(reader: StoredLog) -> None:
-    now = time.time_ns() // 1000
     if not isinstance(reader, ExportReader):
-        note(in_words(reader.session, repair_tail(reader, owner=this_process(now, 0), now=now)))
+        note(in_words(reader.session, repair_tail(reader, owner=this_owner(), now=now())))
     elif reader.torn is None:
         note(f"{reader.file.url}: its end is not torn")
     else:  # what is left is written anew, with a first line that fits

@@ -12,13 +12,14 @@ import anyio
 import attrs
 import click
 
+from spine.cli.acting import now, this_user
 from spine.cli.agents import ChosenAgent, choose_agent, recorded_agent
 from spine.cli.ending import HOLDS, NO_VERDICT
 from spine.cli.hints import in_store
 from spine.cli.options import options
 from spine.cli.reading import Reading, find_session, reading
 from spine.cli.screen import note, out, out_json
-from spine.cli.turns import end_turn, interruptible, settled, shown, this_user
+from spine.cli.talk.turns import end_turn, interruptible, settled, shown
 from spine.config import Settings
 from spine.errors import ApprovalUnknown
 from spine.events import ApprovalDecided, SessionCreated
@@ -90,7 +91,7 @@ def approvals(store: str | None, as_json: bool) -> None:
                 out_json(_fact(one))
             else:
                 session = f" --session {one.session}" if one.id in repeated else ""
-                age = _age((time.time_ns() // 1000 - one.state.at) / 1_000_000)
+                age = _age((now() - one.state.at) / 1_000_000)
                 why = with_reason(f"{one.id}  {one.session}  {one.text}  waits {age}", one.state.request.reason)
                 out(f"{why}   {in_store(f'spine approve {one.id}{session} --by {this_user()}', opened.store.url)}")
         if not found:
@@ -167,7 +168,7 @@ def _find(opened: Reading, approval: str, session: str | None) -> Waiting:
 
 def _living_owner(opened: Reading, session: SessionId) -> str | None:
     holder = opened.store.owner(session)
-    if holder is None or holder[1] <= time.time_ns() // 1000 or is_dead(holder[0]):
+    if holder is None or holder[1] <= now() or is_dead(holder[0]):
         return None
     return f"pid {holder[0].pid} on {holder[0].host}"
 

@@ -9,8 +9,8 @@ import click
 from spine.cli.agents import make_importable
 from spine.cli.ending import FAILS, HOLDS
 from spine.cli.options import options
-from spine.cli.scenario_recording import from_session, record
-from spine.cli.scenario_shrinking import shrink
+from spine.cli.scenarios.recording import from_session, record
+from spine.cli.scenarios.shrinking import shrink
 from spine.cli.screen import note, out, out_json
 from spine.config import load_settings
 from spine.errors import UsageError

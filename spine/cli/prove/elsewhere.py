@@ -1,7 +1,7 @@
 """The command line with its clock moved (floor 15): what `determinism` runs in a process of its own.
 
 Python's own ways to ask for the time answer with another one before anything of an application is imported; nothing of
-ours asks them. Waits and deadlines are not touched. `python -m spine.cli.elsewhere SECONDS COMMAND …`
+ours asks them. Waits and deadlines are not touched. `python -m spine.cli.prove.elsewhere SECONDS COMMAND …`
 """
 
 import datetime

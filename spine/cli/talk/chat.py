@@ -11,12 +11,13 @@ import anyio
 import attrs
 import click
 
+from spine.cli.acting import new_session_id, this_user
 from spine.cli.ending import HOLDS, INTERRUPTED, error_line, only_error
 from spine.cli.options import options
 from spine.cli.reading import find_session
 from spine.cli.screen import is_terminal, note, out, paint
-from spine.cli.talking import open_session, override_of, prepare_store, settings_of, utf8
-from spine.cli.turns import end_turn, interruptible, new_session_id, settled, shown, this_user
+from spine.cli.talk.opening import open_session, override_of, prepare_store, settings_of, utf8
+from spine.cli.talk.turns import end_turn, interruptible, settled, shown
 from spine.config import Settings
 from spine.errors import SpineError, UsageError
 from spine.messages import user_message

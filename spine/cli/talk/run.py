@@ -8,12 +8,13 @@ from typing import Final
 import anyio
 import click
 
+from spine.cli.acting import new_session_id
 from spine.cli.ending import HOLDS
 from spine.cli.options import options, session_argument
 from spine.cli.reading import check_there, find_session
 from spine.cli.screen import is_terminal, note
-from spine.cli.talking import open_session, override_of, prepare_store, settings_of, utf8
-from spine.cli.turns import end_turn, interruptible, new_session_id, shown
+from spine.cli.talk.opening import open_session, override_of, prepare_store, settings_of, utf8
+from spine.cli.talk.turns import end_turn, interruptible, shown
 from spine.config import Settings
 from spine.errors import UsageError
 from spine.messages import Message, user_message

@@ -1,18 +1,17 @@
 """`export` and `import` (floor 15): a session as a file of its own, and back, byte for byte."""
 
 import contextlib
-import time
 from typing import Final
 
 import click
 
+from spine.cli.acting import now, this_owner
 from spine.cli.files import input_file, output_file
 from spine.cli.options import options, session_argument
 from spine.cli.reading import LateCodec, open_configured, reading_session
 from spine.cli.screen import note, out, out_json
 from spine.config import load_settings, make_store_folder
 from spine.exports import ExportReader, export, import_checked
-from spine.owning import this_process
 from spine.projectors.phrases import counted
 
 __all__ = ["COMMANDS"]
@@ -36,12 +35,12 @@ def export_command(session: str | None, output: str | None, store: str | None) -
 def import_command(file: str, store: str | None, as_json: bool) -> None:
     """Bring an exported session (`-`: from stdin) into the store; all of it is checked before anything is written."""
     settings = load_settings(arguments={"store": store})
-    now, codec = time.time_ns() // 1000, LateCodec(settings)
+    codec = LateCodec(settings)
     with input_file(file) as (path, name), contextlib.closing(ExportReader(path, codec, name)) as reader:
         reader.check()
         make_store_folder(settings.store or "")
         with contextlib.closing(open_configured(settings, codec)) as opened:
-            done = import_checked(reader, opened, owner=this_process(now, 0), now=now)
+            done = import_checked(reader, opened, owner=this_owner(), now=now())
     if as_json:
         out_json({"session": done.session, "seq": done.seq, "added": done.added, "contents": done.contents})
     else:

@@ -4,23 +4,21 @@ On a terminal stderr shows calls, retries and approvals as they happen. Ctrl-C o
 twice leaves at once.
 """
 
-import secrets
 import signal
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from getpass import getuser
 from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.abc
 
 from spine import late
+from spine.cli.acting import this_user
 from spine.cli.ending import FAILS, HOLDS, INTERRUPTED, NO_VERDICT, WRONG_USE, drop_output
 from spine.cli.hints import in_store
-from spine.cli.margin import Margin
 from spine.cli.screen import is_terminal, note, out_json
+from spine.cli.talk.margin import Margin
 from spine.errors import TurnFailed
 from spine.events import (
     ApprovalRequested,
@@ -38,22 +36,9 @@ from spine.projectors.visible import one_line, visible
 from spine.session import Session
 from spine.turn import Turn
 
-__all__ = ["Screen", "end_turn", "interruptible", "new_session_id", "settled", "shown", "this_user"]
+__all__ = ["Screen", "end_turn", "interruptible", "settled", "shown"]
 
 T = TypeVar("T")
-
-
-def new_session_id() -> str:
-    """An id that sorts by time and is told apart by its last four digits."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-
-
-def this_user() -> str:
-    """Who sits at the keyboard, as the system knows them."""
-    try:
-        return getuser()
-    except (OSError, KeyError, ImportError):
-        return "unknown"
 
 
 # ----------------------------------------------------------------------------------------------------------- screen
@@ -228,7 +213,7 @@ def _failed(session: Session, turn: Turn) -> int:
     failure = turn.error
     kind, text = ("internal", "") if failure is None else (failure.category, failure.message)
     if failure is not None and failure.status is not None and kind == "not_found":
-        text, hint = late.load("spine.cli.missing_model").not_found(session.log, failure), "spine models"
+        text, hint = late.load("spine.cli.talk.missing_model").not_found(session.log, failure), "spine models"
     else:
         verb = "retry" if failure is not None and failure.retryable else "log"
         hint = _try(session, f"spine {verb} {session.id}")

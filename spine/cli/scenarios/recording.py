@@ -9,12 +9,13 @@ from typing import Final
 import anyio
 import click
 
+from spine.cli.acting import new_session_id
 from spine.cli.ending import FAILS, HOLDS
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session
 from spine.cli.screen import note, out
-from spine.cli.talking import open_session, prepare_store, settings_of
-from spine.cli.turns import end_turn, interruptible, new_session_id, shown
+from spine.cli.talk.opening import open_session, prepare_store, settings_of
+from spine.cli.talk.turns import end_turn, interruptible, shown
 from spine.config import Settings, find_key, load_settings
 from spine.errors import KeyMissing, UsageError
 from spine.llm.providers import CATALOGUE

@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from spine.cli.options import options
-from spine.cli.plugin_protocol import PROTOCOL
+from spine.cli.plugins.protocol import PROTOCOL
 from spine.cli.screen import out
 from spine.errors import UsageError
 

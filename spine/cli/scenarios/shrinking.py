@@ -8,7 +8,7 @@ import click
 from spine.cli.agents import load_function
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session
-from spine.cli.scenario_recording import secrets_of, write_down
+from spine.cli.scenarios.recording import secrets_of, write_down
 from spine.cli.screen import note
 from spine.config import load_settings
 from spine.errors import UsageError

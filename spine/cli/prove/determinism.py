@@ -12,8 +12,8 @@ import click
 
 from spine.cli.ending import FAILS, HOLDS, NO_VERDICT
 from spine.cli.options import options, session_argument
+from spine.cli.prove.replay import agent_now, given_now
 from spine.cli.reading import reading_session
-from spine.cli.replay import agent_now, given_now
 from spine.cli.screen import out, out_json
 from spine.config import load_settings
 from spine.errors import UsageError, ValueRefused
@@ -55,7 +55,7 @@ def run_elsewhere(words: Sequence[str]) -> Elsewhere:
     """`spine replay` with these words, in a process of its own."""
 
     def run(conditions: Conditions) -> Mapping[str, Any]:
-        python = [sys.executable, "-m", "spine.cli.elsewhere", str(conditions.moved_s)]
+        python = [sys.executable, "-m", "spine.cli.prove.elsewhere", str(conditions.moved_s)]
         environment = {**os.environ, **conditions.variables}
         done = subprocess.run(
             [*python, "replay", *words, "--json"],
