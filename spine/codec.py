@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 import attrs
 
 from spine import late
+from spine.beside import MARK, bring_in, move_beside
 from spine.chunk_arrays import read_chunks, write_chunks
 from spine.drafts import is_plain, maker
 from spine.errors import LogBroken, StoreError, UsageError, ValueTooLarge
@@ -58,6 +59,7 @@ from spine.messages import (
 from spine.readers import (
     PRIMITIVES,
     Reader,
+    array_of,
     array_reader,
     exact,
     is_optional,
@@ -69,15 +71,28 @@ from spine.readers import (
     tuple_reader,
 )
 from spine.recorded import ERASED_KEY, data_hash, is_erased
-from spine.store import INLINE_CONTENT_BYTES, MAX_CONTENT_BYTES, MAX_EVENT_BYTES, Content, Row
+from spine.store import INLINE_CONTENT_BYTES, MAX_EVENT_BYTES, Content, Row
 from spine.tools import ServerTool, ToolDefinition
-from spine.values import Digest, Json, JsonObject, SessionId, decode, digest, encode, encode_flat, freeze_object, raw
+from spine.values import (
+    Digest,
+    Json,
+    JsonObject,
+    SessionId,
+    decode,
+    encode,
+    encode_flat,
+    freeze_object,
+    parse,
+    raw,
+)
 
 T = TypeVar("T")
 
 MAX_KEPT_MESSAGES = 256
 MAX_KEPT_BYTES = 16 * 1024
 _WITH_MESSAGE = frozenset((InputAccepted, MessageCommitted))
+_NO_READER: tuple[None, Reader, type] = (None, exact(str), str)
+"""For types that are not known or were not met yet: it is of no version."""
 HASH_FORMAT = b"agent-spine/1\n"
 _CORE_PREFIXES = frozenset(kind.name.partition(".")[0] for kind in CORE_EVENTS)
 BLOCK_TAGS: Mapping[str, type] = {
@@ -152,7 +167,7 @@ class Codec:
         self._by_class: dict[type, tuple[EventType, str | None]] = {}
         # Making these takes a millisecond for each type, and most processes meet few types.
         self._writers: dict[type, tuple[_Kind, Callable[[Any], Any]]] = {}
-        self._readers: dict[str, Callable[[Any, Any], Any]] = {}
+        self._readers: dict[str, tuple[int, Reader, type]] = {}
         for event_type in CORE_EVENTS:
             self.add(event_type, None)
         for event_type, origin in event_types:
@@ -191,9 +206,9 @@ class Codec:
         made = self._writers[kind] = (header, self._keeping_message(write) if kind in _WITH_MESSAGE else write)
         return made
 
-    def _reader(self, event_type: EventType) -> Callable[[Any, Any], Any]:
-        made: Reader = self._converter.get_structure_hook(event_type.data)
-        self._readers[event_type.name] = made
+    def _reader(self, event_type: EventType) -> tuple[int, Reader, type]:
+        kind = event_type.data
+        made = self._readers[event_type.name] = (event_type.version, self._converter.get_structure_hook(kind), kind)
         return made
 
     def remove(self, origin: str) -> None:
@@ -213,7 +228,7 @@ class Codec:
         data = encode(write(event))
         if len(data) <= INLINE_CONTENT_BYTES:
             return _encoded((*kind, data, ()))
-        data, contents = _move_beside(data)
+        data, contents = move_beside(data)
         if len(data) > MAX_EVENT_BYTES:
             raise ValueTooLarge(f"{kind[0]} has {len(data):,} bytes; an event may have {MAX_EVENT_BYTES:,}")
         return _encoded((*kind, data, contents))
@@ -236,17 +251,29 @@ class Codec:
 
     def decode_data(self, row: Row, contents: Callable[[Digest], bytes]) -> Any:
         """The data of `decode_row` alone, with the same errors."""
+        version, read, kind = self._readers.get(row.type, _NO_READER)
+        if version == row.version:
+            try:
+                data = parse(row.data)
+                if MARK not in data:
+                    return read(data, kind)
+            except Exception:  # the long way says what is wrong with it
+                return self._decode_any(row, contents)
+        return self._decode_any(row, contents)
+
+    def _decode_any(self, row: Row, contents: Callable[[Digest], bytes]) -> Any:
         event_type = self._by_name.get(row.type)
         try:
             data = decode(row.data)
-            if "$contents" in data:
-                data = _bring_in(data, contents)
+            if MARK in data:
+                data = bring_in(data, contents)
             if event_type is None or row.version > event_type.version:
                 return UnknownEvent(freeze_object(data))
             if row.version < event_type.version:
                 for version in range(row.version, event_type.version):
                     data = event_type.upcasters[version](data)
-            return (self._readers.get(row.type) or self._reader(event_type))(data, event_type.data)
+            _, read, kind = self._readers.get(row.type) or self._reader(event_type)
+            return read(data, kind)
         except StoreError:
             raise
         except Exception as exc:
@@ -262,11 +289,12 @@ class Codec:
         if event_type is None or row.version > event_type.version:
             return ()
         data = decode(row.data)
-        data.pop("$contents", None)
+        data.pop(MARK, None)
         data.pop(ERASED_KEY, None)
         for version in range(row.version, event_type.version):
             data = event_type.upcasters[version](data)
-        read = self._reader(event_type)(data, event_type.data)
+        _, make, kind = self._reader(event_type)
+        read = make(data, kind)
         known = decode(encode(self._writer(event_type.data)[1](read)))
         return tuple(_extra_paths(data, known, "$"))
 
@@ -320,45 +348,6 @@ def _extra_paths(data: Any, known: Any, path: str) -> Iterable[str]:
     elif isinstance(data, list) and isinstance(known, list) and len(data) == len(known):
         for i, (item, other) in enumerate(zip(data, known, strict=True)):
             yield from _extra_paths(item, other, f"{path}[{i}]")
-
-
-# ------------------------------------------------------------------------------------- large text beside the log
-
-
-def _move_beside(data: bytes) -> tuple[bytes, tuple[Content, ...]]:
-    contents: list[Content] = []
-    pointers: dict[str, Digest] = {}
-
-    def walk(value: Any, pointer: str) -> Any:
-        if isinstance(value, str) and len(value) > INLINE_CONTENT_BYTES // 4:
-            raw = value.encode()
-            if len(raw) > MAX_CONTENT_BYTES:
-                raise ValueTooLarge(f"a text of {len(raw):,} bytes is over the limit of {MAX_CONTENT_BYTES:,}")
-            if len(raw) > INLINE_CONTENT_BYTES:
-                content = Content(digest(raw), "text/plain", raw)
-                contents.append(content)
-                pointers[pointer] = content.digest
-                return ""
-        elif isinstance(value, dict):
-            return {k: walk(v, f"{pointer}/{k.replace('~', '~0').replace('/', '~1')}") for k, v in value.items()}
-        elif isinstance(value, list):
-            return [walk(v, f"{pointer}/{i}") for i, v in enumerate(value)]
-        return value
-
-    moved = walk(decode(data), "")
-    if pointers:
-        moved["$contents"] = pointers
-    return encode(moved), tuple(contents)
-
-
-def _bring_in(data: dict[str, Any], contents: Callable[[Digest], bytes]) -> dict[str, Any]:
-    for pointer, wanted in data.pop("$contents").items():
-        *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
-        holder: Any = data
-        for part in parents:
-            holder = holder[int(part)] if isinstance(holder, list) else holder[part]
-        holder[int(last) if isinstance(holder, list) else last] = contents(wanted).decode()
-    return data
 
 
 # ---------------------------------------------------------------------------------------------------- converter
@@ -448,7 +437,7 @@ def _tagged_union(converter: Any, union: Any, tags: Mapping[str, type], *, bare_
     tag_of = {kind: tag for tag, kind in members.items()}
     writers: dict[type, Callable[[Any], dict[str, Any]]] = {}
     readers: dict[str, Reader] = {}
-    make_text = maker(TextBlock)
+    make_text = maker(TextBlock, "text")
 
     def write(value: Any) -> Any:
         kind = type(value)
@@ -463,7 +452,7 @@ def _tagged_union(converter: Any, union: Any, tags: Mapping[str, type], *, bare_
 
     def read(value: Any, _: Any) -> Any:
         if type(value) is str and bare_text:
-            return make_text(value, None)
+            return make_text(value)
         tag = value.get("type") if isinstance(value, dict) else None
         return (readers.get(tag) or reader_of(tag))(value, union)  # type: ignore[arg-type]
 
@@ -476,3 +465,5 @@ def _tagged_union(converter: Any, union: Any, tags: Mapping[str, type], *, bare_
 
     converter.register_unstructure_hook_func(lambda kind: kind == union, write)
     converter.register_structure_hook_func(lambda kind: kind == union, read)
+    read_all = array_of(read, union, make_text if bare_text else None)
+    converter.register_structure_hook_func(lambda kind: kind == tuple[union, ...], read_all)

@@ -35,17 +35,24 @@ def _is_plain_field(field: "attrs.Attribute[Any]") -> bool:
 
 
 def draft_of(kind: type) -> type:
-    """The subclass of `kind` whose objects take assignments and can become objects of `kind`."""
-    open_again = {"__slots__": (), "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
-    return type(kind)(kind.__name__, (kind,), open_again)
+    """The subclass of `kind` whose objects begin empty, take assignments and can become objects of `kind`."""
+    open_again = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__, "__init__": object.__init__}
+    return type(kind)(kind.__name__, (kind,), {"__slots__": (), **open_again})
 
 
 @cache
-def maker(kind: type[T]) -> Callable[..., T]:
-    """A function of all fields of `kind` in order, by position. It applies no default and no converter."""
-    names = [field.name for field in attrs.fields(kind)]  # type: ignore[arg-type]
-    lines = [f"self.{name} = {name}" for name in names]
-    return write_function(kind, ", ".join(names), (), lines, {})
+def maker(kind: type[T], *given: str) -> Callable[..., T]:
+    """A function of the fields `given`, else of all fields of `kind` in order, by position.
+
+    Fields that are not given have their defaults, which must be no factories. It applies no converter.
+    """
+    fields = attrs.fields(kind)  # type: ignore[arg-type]
+    names = given or tuple(field.name for field in fields)
+    defaults = {f"_default_{field.name}": field.default for field in fields if field.name not in names}
+    lines = [
+        f"self.{field.name} = {field.name if field.name in names else f'_default_{field.name}'}" for field in fields
+    ]
+    return write_function(kind, ", ".join(names), (), lines, defaults)
 
 
 @cache
@@ -60,9 +67,9 @@ def write_function(
     kind: type, parameters: str, before: Iterable[str], lines: Iterable[str], names: Mapping[str, Any]
 ) -> Callable[..., Any]:
     """The function that runs `before`, makes the draft `self`, runs `lines`, and returns the value."""
-    body = [*before, "self = _new(_draft)", *lines, "self.__class__ = _kind", "return self"]
+    body = [*before, "self = _draft()", *lines, "self.__class__ = _kind", "return self"]
     source = "\n    ".join([f"def make({parameters}):", *body])
-    scope = {**names, "_new": object.__new__, "_draft": draft_of(kind), "_kind": kind}
+    scope = {**names, "_draft": draft_of(kind), "_kind": kind}
     exec(compile(source, f"<made for {kind.__qualname__}>", "exec"), scope)
     made: Callable[..., Any] = scope["make"]
     return made

@@ -17,6 +17,7 @@ from spine.values import EMPTY_OBJECT, Json, JsonObject, as_tuple, freeze, freez
 __all__ = [
     "PRIMITIVES",
     "Reader",
+    "array_of",
     "array_reader",
     "exact",
     "is_optional",
@@ -106,14 +107,18 @@ def is_variadic_tuple(kind: Any) -> bool:
 def tuple_reader(kind: Any, hook_of: HookOf) -> Reader:
     """A reader of a tuple of any length."""
     inner = _plain_type(get_args(kind)[0])
-    if inner in (str, int, bool):
-        return _tuple_of(inner)
-    read = hook_of(inner)
+    return _tuple_of(inner) if inner in (str, int, bool) else array_of(hook_of(inner), inner)
+
+
+def array_of(read: Reader, inner: Any, of_text: Callable[[str], Any] | None = None) -> Reader:
+    """A reader of a tuple of what `read` makes of each item, or else `of_text` of those that are text."""
 
     def read_all(values: Any, _: Any) -> Any:
-        if not isinstance(values, list | tuple):
+        if type(values) is not list and not isinstance(values, list | tuple):
             raise _misfit(values, "an array")
-        return tuple([read(value, inner) for value in values])
+        if of_text is None:
+            return tuple([read(value, inner) for value in values])
+        return tuple([of_text(value) if type(value) is str else read(value, inner) for value in values])
 
     return read_all
 
@@ -142,12 +147,12 @@ def _plain_type(kind: Any) -> Any:
 
 def object_reader(kind: type, hook_of: HookOf) -> Reader:
     """A reader of a class that is written as an object; a field that is left out has its default."""
-    names: dict[str, Any] = {"misfit": _misfit, "object_type": dict}
+    names: dict[str, Any] = {"misfit": _misfit}
     lines: list[str] = []
     for field in attrs.fields(attrs.resolve_types(kind)):
         key = repr(field.name)
         lines += _lines(field, f"{key} in data", f"data[{key}]", names, hook_of)
-    before = ["if not isinstance(data, object_type):", "    raise misfit(data, 'an object')"]
+    before = ["if type(data) is not dict and not isinstance(data, dict):", "    raise misfit(data, 'an object')"]
     return write_function(kind, "data, _", before, lines, names)
 
 
@@ -156,14 +161,15 @@ def array_reader(kind: type, hook_of: HookOf) -> Reader:
     fields = attrs.fields(attrs.resolve_types(kind))
     required = sum(field.default is attrs.NOTHING for field in fields)
     wanted = f"an array of {required} to {len(fields)} items for {kind.__name__}"
-    names: dict[str, Any] = {"array_types": (list, tuple), "misfit": _misfit, "padding": [None] * len(fields)}
+    padding = [(None,) * (len(fields) - given) for given in range(len(fields) + 1)]
+    names: dict[str, Any] = {"array_types": (list, tuple), "misfit": _misfit, "padding": padding}
     lines: list[str] = []
     for at, field in enumerate(fields):
         lines += _lines(field, f"item_{at} is not None", f"item_{at}", names, hook_of)
     before = [
         f"if not isinstance(items, array_types) or not {required} <= len(items) <= {len(fields)}:",
         f"    raise misfit(items, {wanted!r})",
-        f"{', '.join(f'item_{at}' for at in range(len(fields)))}, = [*items, *padding[len(items):]]",
+        f"{', '.join(f'item_{at}' for at in range(len(fields)))}, = *items, *padding[len(items)]",
     ]
     return write_function(kind, "items, _", before, lines, names)
 

@@ -287,6 +287,10 @@ def decode(data: bytes) -> Any:
         raise ValueRefused(f"stored JSON does not parse: {exc}") from exc
 
 
+parse: Callable[[bytes], Any] = _decoder.decode
+"""`decode` for whoever catches every error, at less cost."""
+
+
 def load(text: str | bytes) -> Any:
     """Read foreign JSON into plain dicts and lists: duplicate keys, NaN, infinities and deep nesting are refused."""
     try:

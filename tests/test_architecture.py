@@ -22,7 +22,7 @@ ROWS: tuple[tuple[int, str], ...] = (
     (0, "frozen garbage late values"),
     (1, "clock drafts masking messages problems store tables threads"),
     (1, "readers"),
-    (2, "owning tools wording"),
+    (2, "beside owning tools wording"),
     (3, "llm outcomes results schema"),
     (3, "secrecy"),
     (4, "execution project_models recorded sections signatures"),

@@ -124,6 +124,8 @@ def test_an_array_of_another_shape_is_refused(items: Any) -> None:
 
 def test_a_maker_takes_all_fields_by_position() -> None:
     assert maker(TextBlock)("x", None) == TextBlock(text="x")
+    assert maker(TextBlock, "text")("x") == TextBlock(text="x")
+    assert maker(Message, "content", "role")((), "tool") == Message(role="tool")
     assert issubclass(draft_of(TextBlock), TextBlock)
 
 
@@ -134,6 +136,33 @@ def test_damaged_data_is_reported_with_its_seq() -> None:
     with pytest.raises(LogBroken, match=r"seq 7.*role: expected one of") as caught:
         CODEC.decode_data(row, lambda digest: b"")
     assert caught.value.seq == 7
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"message":',
+        b"7",
+        b'"text"',
+        b"[]",
+        b"{}",
+        b'{"message":{"role":"king"}}',
+        b'{"$contents":{"/message":"1:0"}}',
+    ],
+)
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_type_met_before_is_read_no_less_strictly(data: bytes, version: int) -> None:
+    """What a codec refuses in the first event of a type it refuses in every other, in the same words."""
+
+    def refusal(codec: Codec) -> str:
+        with pytest.raises(LogBroken) as caught:
+            codec.decode_data(Row(7, "input.accepted", version, 0, None, None, True, data, b""), {}.__getitem__)
+        return caught.value.message
+
+    met = Codec()
+    good = encode({"message": {"role": "user", "content": ["x"]}})
+    met.decode_data(Row(6, "input.accepted", 1, 0, None, None, True, good, b""), {}.__getitem__)
+    assert refusal(met) == refusal(Codec())
 
 
 def test_a_plugin_may_use_any_attrs_class() -> None:
