@@ -1,13 +1,10 @@
 """Reading for projections: only what they read is decoded, and what they make is the same."""
 
-import gc
-
 import anyio
 import pytest
 
 from spine.codec import Codec, genesis, row_hash
 from spine.errors import EventUnknown
-from spine.garbage import collector_paused
 from spine.projectors import SessionTranscript, SessionUsage, fold
 from spine.projectors.model_history import ModelHistory
 from spine.store import Append, Owner, Row, Store
@@ -77,15 +74,3 @@ def test_an_unknown_event_stops_a_projection_that_does_not_read_it(store: Store,
             log.project(SessionUsage())
     else:
         assert log.project(SessionUsage()).total.steps
-
-
-@pytest.mark.parametrize("was_on", [True, False])
-def test_the_collector_is_left_as_it_was(was_on: bool) -> None:
-    before = gc.isenabled()
-    try:
-        (gc.enable if was_on else gc.disable)()
-        with collector_paused():
-            assert not gc.isenabled()
-        assert gc.isenabled() is was_on
-    finally:
-        (gc.enable if before else gc.disable)()
