@@ -13,14 +13,21 @@ from spine.llm.errors import Failure
 from spine.llm.usage import Cost, Usage
 from spine.projectors.visible import one_line
 
-_PLURALS = {"retry": "retries"}
+_HISSING = ("s", "x", "z", "ch", "sh")
+_VOWEL_Y = ("ay", "ey", "oy", "uy")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME_SIGNS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/:@")
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 step`, `3 steps`, `4,717 tokens`."""
-    return f"{number:,} {noun if number == 1 else _PLURALS.get(noun) or noun + 's'}"
+    """`1 step`, `3 steps`, `4,717 tokens`, `2 retries`, `0 processes`."""
+    return f"{number:,} {noun if number == 1 else _plural(noun)}"
+
+
+def _plural(noun: str) -> str:
+    if noun.endswith("y") and not noun.endswith(_VOWEL_Y):
+        return noun[:-1] + "ies"
+    return noun + ("es" if noun.endswith(_HISSING) else "s")
 
 
 def duration(seconds: float) -> str:
