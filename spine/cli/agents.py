@@ -25,6 +25,7 @@ from spine.stored import StoredLog
 __all__ = [
     "ChosenAgent",
     "choose_agent",
+    "is_named",
     "load_agent",
     "load_function",
     "make_importable",
@@ -51,10 +52,8 @@ def choose_agent(
     A session of the plain assistant goes on with the model it asked last, which its log (`reader`) says, when the
     configuration has none.
     """
-    given = settings.agent
-    is_explicit = settings.origins.get("agent", "").startswith(_EXPLICIT)
     reference = recorded.agent.reference if recorded is not None else None
-    chosen = given if is_explicit else reference or given
+    chosen = settings.agent if is_named(settings) else reference or settings.agent
     if chosen is not None:
         return ChosenAgent(load_agent(chosen, settings.folder), chosen)
     if recorded is not None and recorded.agent.name != PLAIN:
@@ -63,6 +62,11 @@ def choose_agent(
     if route is None and recorded is not None and reader is not None:
         route = recorded_route(reader)
     return None if route is None else ChosenAgent(Agent(route, name=PLAIN), None)
+
+
+def is_named(settings: Settings) -> bool:
+    """Whether this very call names the agent: on its command line, or in `SPINE_AGENT`."""
+    return settings.origins.get("agent", "").startswith(_EXPLICIT)
 
 
 PLAIN: Final = "assistant"

@@ -11,13 +11,14 @@ import attrs
 import click
 
 from spine.agent import Agent
-from spine.cli.agents import PLAIN, choose_agent, make_importable, recorded_agent
+from spine.cli.agents import PLAIN, choose_agent, is_named, make_importable, recorded_agent
 from spine.cli.ending import FAILS, HOLDS, NO_VERDICT, error_line
 from spine.cli.options import options, session_argument
 from spine.cli.reading import reading_session
 from spine.cli.screen import note, out, out_json
 from spine.config import Settings, load_settings
 from spine.errors import SpineError, UsageError
+from spine.projectors.phrases import counted
 from spine.proof.diff import diff_json, diff_text
 from spine.proof.replay.live import LivePart, replay_live
 from spine.proof.replay.log import Recording
@@ -71,8 +72,7 @@ def replay(
     if as_json:
         out_json({**replay_fact(found), "connections": connections[0], "duration_s": round(took, 3)})
     else:
-        plural = "" if connections[0] == 1 else "s"
-        out(finding(found, f", {connections[0]} connection{plural}, {took:.2f} s"))
+        out(finding(found, f", {counted(connections[0], 'connection')}, {took:.2f} s"))
     if found.missing:
         note(f"Try: spine replay {found.session} --plugin MODULE, or --hooks recorded")
     return _STATUS[found.verdict]
@@ -85,7 +85,10 @@ def _drift(reader: StoredLog, setting: Given, part: LivePart, *, as_json: bool) 
 
 
 def agent_now(settings: Settings, reader: StoredLog) -> Agent | None:
-    """The session's agent as it is today; None, with a sentence on stderr, when it cannot be had."""
+    """The session's agent as it is today; None, with a sentence on stderr, when it cannot be had.
+
+    Raises `UsageError` when this call names an agent that cannot be had: that is wrong use, and not a verdict's lack.
+    """
     recorded = recorded_agent(reader)
     unset = attrs.evolve(settings, model=None)  # the plain assistant is asked with the model of the log
     try:
@@ -95,6 +98,8 @@ def agent_now(settings: Settings, reader: StoredLog) -> Agent | None:
             text = f'session {reader.session} was recorded with agent "{name}", and nobody says where it is'
             raise UsageError(text, hint=f"spine replay {reader.session} --agent module:attribute")
     except SpineError as error:
+        if is_named(settings):
+            raise
         note(error_line(error))
         return None
     return chosen.agent

@@ -26,6 +26,7 @@ from spine.loop import run_turn
 from spine.opening import open_store
 from spine.proof.replay.cause import Cause, cause_of
 from spine.proof.replay.compare import Difference, compare
+from spine.proof.replay.drift import Drift, drift_between, parts_in, parts_of, told
 from spine.proof.replay.log import Recording
 from spine.proof.replay.model import RecordedPolicy, RecordedRoutes
 from spine.proof.replay.standins import stand_in
@@ -105,7 +106,8 @@ class _Replay:
         self._setting_at = setting_at
         self._processes = 0
         self._events = recording.begin
-        self._drift: dict[str, None] = {}
+        self._drift: dict[Drift, None] = {}
+        self._parts = {*recording.contributors, *parts_in(recording.origins)}
         self._world: World | None = None
         self._has_turned = False
         self._versions_now: Mapping[str, str] = {}
@@ -115,6 +117,7 @@ class _Replay:
         self.missing: tuple[str, ...] = ()
 
     def result(self) -> Replayed:
+        drift, beside = told(self._drift, self._parts)
         return Replayed(
             session=self._recording.session,
             events=self._events,
@@ -122,7 +125,8 @@ class _Replay:
             difference=self.difference,
             cause=self.cause,
             missing=self.missing,
-            drift=tuple(self._drift),
+            drift=drift,
+            beside=beside,
             is_exact=self._is_exact and self.difference is None,
         )
 
@@ -168,6 +172,8 @@ class _Replay:
                     group.cancel_scope.cancel()
         except* ProcessOver:
             pass
+        finally:
+            self._parts |= set() if world.run is None else parts_of(world.run)
         return world.end if self.difference is not None else min(world.end, self._events)
 
     def _stand_in(self, runtime: Runtime, world: World) -> tuple[str, ...]:
@@ -211,7 +217,7 @@ class _Replay:
         recorded = self._recording.at(session.log.seq + 1)
         if recorded is not None and isinstance(recorded.data, SessionCreated | SessionResumed):
             for today in session._announcement():
-                self._drift |= dict.fromkeys(_drift(recorded.data, today))
+                self._drift |= dict.fromkeys(drift_between(recorded.data, today))
         session._announced = True
 
     async def _live(self, world: World, run: Run) -> None:
@@ -274,27 +280,6 @@ def _opens_turn(event: RecordedEvent, recording: Recording) -> bool:
     before = recording.at(event.seq - 1)
     is_first = before is not None and isinstance(before.data, TurnStarted)
     return isinstance(event.data, InputDelivered) and event.data.place == "turn" and is_first
-
-
-def _drift(recorded: Any, today: Any) -> list[str]:
-    if type(recorded) is not type(today):
-        return []
-    found = []
-    if recorded.agent.name != today.agent.name:
-        found.append(f"agent {recorded.agent.name} in the log, {today.agent.name} now")
-    if recorded.agent.contract != today.agent.contract:
-        found.append("the agent's contract has changed")
-    then, now = recorded.versions, today.versions
-    moved = [name for name in then if name in now and now[name] != then[name]]
-    found += [f"{name} {then[name]} in the log, {now[name]} now" for name in sorted(moved)]
-    for which, names in (("then and not now", {*then} - {*now}), ("now and not then", {*now} - {*then})):
-        if names:
-            found.append(f"plugins loaded {which}: {', '.join(sorted(names))}")
-    if isinstance(recorded, SessionCreated) and recorded.wording != today.wording:
-        found.append(f"texts for the model of version {recorded.wording} in the log, {today.wording} now")
-    if isinstance(recorded, SessionCreated) and recorded.metadata != today.metadata:
-        found.append("metadata of the agent have changed")
-    return found
 
 
 # ------------------------------------------------------------------------------------------------- behind the doors

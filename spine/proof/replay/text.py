@@ -34,7 +34,9 @@ class Replayed:
     erased: tuple[int, ...] = ()
     """Events whose data were erased, so that nothing can be compared."""
     drift: tuple[str, ...] = ()
-    """What is not as recorded and changed no event: versions, the agent's contract."""
+    """What is not as recorded and changed no event: versions of plugins that had a part, the agent's contract."""
+    beside: tuple[str, ...] = ()
+    """Plugins that are not as recorded, and had no part, neither then nor now."""
     is_exact: bool = True
     """Equal byte for byte, hashes included; not so for logs of an older format, whose events say the same."""
 
@@ -80,10 +82,12 @@ def _lines(found: Replayed, facts: str) -> Iterator[str]:
             yield f"  {one_line(str(found.cause))}"
     else:
         how = "byte for byte" if found.is_exact else "in what they say; the log has an older format"
-        processes = f", in {found.processes} processes" if found.processes > 1 else ""
+        processes = f", in {counted(found.processes, 'process')}" if found.processes > 1 else ""
         yield f"equal: {counted(found.events, 'event')} {how}{processes}{facts}"
     for drift in found.drift:
         yield f"  drift: {one_line(drift)}"
+    if found.beside:
+        yield f"  without a part in it: {one_line('; '.join(found.beside))}"
 
 
 def _difference(found: Difference) -> Iterator[str]:
@@ -128,6 +132,7 @@ def replay_fact(found: Replayed) -> dict[str, Any]:
         "missing": list(found.missing),
         "erased": list(found.erased),
         "drift": list(found.drift),
+        "beside": list(found.beside),
         "difference": None if found.difference is None else _difference_fact(found.difference),
         "cause": None if found.cause is None else _cause_fact(found),
     }

@@ -83,6 +83,24 @@ def test_an_agent_that_is_gone_gives_no_verdict(project: Path, spine: Any) -> No
     assert 'agent "kind:agent": there is no module "kind"' in ran.stderr
 
 
+BAD_AGENTS = {
+    "nowhere:agent": 'agent "nowhere:agent": there is no module "nowhere" in ',
+    "kind:nobody": 'agent "kind:nobody": kind has no "nobody"; agents there: agent',
+    "kind": 'agent "kind" is not of the form module:attribute',
+}
+
+
+@pytest.mark.parametrize("command", ["replay", "determinism"])
+@pytest.mark.parametrize("named", BAD_AGENTS)
+def test_an_agent_that_is_named_and_not_there_is_wrong_use(project: Path, spine: Any, named: str, command: str) -> None:
+    """The same sentence as where a turn is run; that the log's own agent is gone is another thing."""
+    record(project)
+    ran, runs = spine(command, "one", "--agent", named), spine("run", "Hello?", "--agent", named)
+    assert (ran.exit_code, ran.stdout) == (2, "")
+    assert BAD_AGENTS[named] in ran.stderr
+    assert (runs.exit_code, runs.stderr) == (2, ran.stderr)
+
+
 def test_an_export_replays_without_its_store(project: Path, spine: Any) -> None:
     record(project)
     assert spine("export", "one", "-o", "one.jsonl").exit_code == 0

@@ -15,7 +15,7 @@ from spine.erasing import erase
 from spine.hooks import Deny, hookimpl
 from spine.messages import TextBlock
 from spine.proof.replay.run import Given, Replayed, replay
-from spine.proof.replay.text import finding
+from spine.proof.replay.text import finding, replay_fact
 from spine.runtime import Runtime
 from spine.sections import Section
 from spine.store import Owner
@@ -252,6 +252,58 @@ async def test_the_finding_reads_as_a_person_needs_it() -> None:
         "It reaches requests t1s1, t1s2, t1s3."
     )
     assert drift == ["  drift: orders 0.3.0 in the log, 0.4.0 now"]
+
+
+IDLE: dict[str, Any] = {"version": "2.0", "sections": []}
+"""A plugin that is loaded and does nothing."""
+
+
+async def hears(event: Any) -> None:
+    """A listener is told, and asked nothing."""
+
+
+HEARS: dict[str, Any] = {**IDLE, "spine_event_recorded": hears}
+APART = {
+    "one that came": ({}, {"idle": IDLE}, ("idle loaded now and not then",)),
+    "one that only listens": ({}, {"hears": HEARS}, ("hears loaded now and not then",)),
+    "one that went": ({"idle": IDLE}, {}, ("idle loaded then and not now",)),
+    "one of another version": (
+        {"idle": IDLE}, {"idle": {**IDLE, "version": "2.1"}}, ("idle 2.0 in the log, 2.1 now",)),
+    "two": (
+        {"hears": HEARS}, {"idle": IDLE},
+        ("hears loaded then and not now", "idle loaded now and not then")),
+    "two of the same fate": (
+        {}, {"hears": HEARS, "idle": IDLE}, ("hears, idle loaded now and not then",)),
+}  # fmt: skip
+
+
+def beside(given: Given, others: dict[str, dict[str, Any]]) -> Given:
+    return attrs.evolve(given, plugins=[*given.plugins, *(plugin(name, other) for name, other in others.items())])
+
+
+@pytest.mark.parametrize("what", APART)
+async def test_a_plugin_without_a_part_is_no_drift(what: str) -> None:
+    """Nothing of it is in the log or in the replay, so one line names it, below whatever did drift."""
+    then, now, told = APART[what]
+    found = await replay(await recorded(beside(setting(), then)), beside(setting(), now))
+    assert (found.is_equal, found.drift, found.beside) == (True, (), told)
+    assert finding(found).split("\n")[1:] == [f"  without a part in it: {'; '.join(told)}"]
+    assert replay_fact(found)["beside"] == list(told)
+
+
+ASKED = {
+    "in the log": ({"spine_pre_execute": asks_nothing}, {}),
+    "now": ({}, {"spine_pre_execute": asks_nothing}),
+}
+
+
+@pytest.mark.parametrize("when", ASKED)
+async def test_a_plugin_that_was_asked_had_a_part_whatever_it_answered(when: str) -> None:
+    """Its hook stands in the chain of a step, so its version is drift, also where it changed nothing."""
+    then, now = ASKED[when]
+    given = [setting(brief={**IDLE, "spine_pre_step": None, **hooks}) for hooks in (then, {**now, "version": "2.1"})]
+    found = await replay(await recorded(given[0]), given[1])
+    assert (found.drift, found.beside) == (("brief 2.0 in the log, 2.1 now",), ())
 
 
 async def test_a_plugin_that_took_part_and_is_gone_gives_no_verdict() -> None:
