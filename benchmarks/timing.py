@@ -110,7 +110,8 @@ def child(code: str, repeats: int) -> Child:
 
 
 def _one_child(code: str) -> Child:
-    done = subprocess.run([sys.executable, "-c", code + _CONFESSION], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", code + _CONFESSION]
+    done = subprocess.run(command, env=_environ(), capture_output=True, text=True, check=True)
     cpu, memory = done.stdout.split()[-2:]
     return Child(float(cpu), int(memory))
 
@@ -118,5 +119,10 @@ def _one_child(code: str) -> Child:
 def wall_of(command: Sequence[str], *, cwd: str | None = None, environ: dict[str, str] | None = None) -> float:
     """Wall seconds of one process. Raises `CalledProcessError` with what it said when its status is not 0."""
     began = time.perf_counter()
-    subprocess.run(command, cwd=cwd, env={**os.environ, **(environ or {})}, capture_output=True, check=True)
+    subprocess.run(command, cwd=cwd, env={**_environ(), **(environ or {})}, capture_output=True, check=True)
     return time.perf_counter() - began
+
+
+def _environ() -> dict[str, str]:
+    """Our own, but that compiled files are kept: what is measured is a start, not the compiler."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -1,7 +1,12 @@
 """Values of `frozen` behave as those of `attrs.frozen` do."""
 
+import copy
+import inspect
 import math
-from typing import Any
+import pickle
+import weakref
+from functools import cached_property
+from typing import Any, ClassVar, Generic, TypeVar
 
 import attrs
 import pytest
@@ -101,3 +106,145 @@ def test_what_can_be_changed_is_compared_by_its_fields_and_has_no_hash() -> None
     with pytest.raises(TypeError, match="unhashable"):
         hash(counter)
     assert Place() != Place()
+
+
+# ------------------------------------------------------------------------------------------------- what is put off
+
+
+@frozen
+class Point:
+    """At the top of a module, where pickle finds it."""
+
+    x: int
+    y: int = 0
+    name: str = attrs.field(default="", converter=str)
+    origin: ClassVar[str] = "here"
+
+
+def is_written(kind: type) -> bool:
+    """Whether attrs has made the class's methods."""
+    return inspect.isfunction(vars(kind)["__init__"])
+
+
+LOOKS: dict[str, Any] = {
+    "a value": lambda kind: kind(1),
+    "its fields": attrs.fields,
+    "whether it is one of attrs": attrs.has,
+    "its signature": inspect.signature,
+    "its pattern": lambda kind: kind.__match_args__,
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_a_class_is_written_when_it_is_first_looked_at(look: Any) -> None:
+    @frozen
+    class Late:
+        a: int
+
+    assert not is_written(Late)
+    assert look(Late)
+    assert is_written(Late)
+    assert Late(1) == Late(a=1)
+
+
+def test_a_class_is_the_same_before_and_after_it_was_written() -> None:
+    """Its name, its constants, its way of keeping fields; values have no room for anything else."""
+
+    @frozen
+    class Late:
+        a: int = 1
+        b: ClassVar[int] = 2
+
+        @classmethod
+        def made(cls) -> Any:
+            return cls()
+
+    assert (Late.__name__, Late.b, Late.__module__) == ("Late", 2, __name__)
+    assert Late.__qualname__.endswith(".<locals>.Late")
+    assert Late.__slots__ == ("a", "__weakref__")  # type: ignore[attr-defined]
+    assert type(Late.made()) is Late
+    assert weakref.ref(kept := Late())() is kept
+    assert not hasattr(Late(), "__dict__")
+    with pytest.raises(TypeError, match=r"Late.__init__\(\) got an unexpected keyword argument 'c'"):
+        Late(c=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_values_can_be_copied_and_pickled(way: Any) -> None:
+    point = Point(1, 2, "a")
+    assert way(point) == point
+    assert way(point) is not point
+
+
+def test_a_value_can_be_unpickled_before_any_was_made() -> None:
+    @frozen
+    class Late:
+        a: int
+
+    empty = Late.__new__(Late)
+    empty.__setstate__({"a": 3})  # type: ignore[attr-defined]
+    assert empty == Late(3)
+
+
+def test_a_mistake_of_a_field_is_told_when_the_class_is_first_used() -> None:
+    @frozen
+    class Wrong:
+        a: int = 1
+        b: int
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="No mandatory attributes allowed"):
+            Wrong(1, 2)
+
+
+def test_a_generic_class_can_be_given_its_types() -> None:
+    kind = TypeVar("kind")
+
+    @frozen
+    class Box(Generic[kind]):
+        content: kind
+
+    assert not is_written(Box)
+    assert Box[int](3) == Box(3)
+
+
+def test_what_cannot_be_put_off_is_made_at_once() -> None:
+    """Bases, options, hooks on assignment and whatever knows its own class are left to attrs."""
+
+    @frozen
+    class Below(Point):
+        z: int = 3
+
+    @frozen(slots=False)
+    class Open:
+        a: int
+
+    @define
+    class Checked:
+        a: int = attrs.field(converter=int)
+
+    @frozen(eq=False)
+    class Remembering:
+        a: int
+
+        @cached_property
+        def twice(self) -> int:
+            return 2 * self.a
+
+    @frozen
+    class Naming:
+        a: int
+
+        def me(self) -> Any:
+            return __class__  # type: ignore[name-defined]
+
+    assert all(map(is_written, (Below, Open, Checked, Remembering, Naming)))
+    assert Below(1).x == 1
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        Below(1).z = 2  # type: ignore[misc]
+    assert Open(1).__dict__ == {"a": 1}
+    checked = Checked("1")
+    checked.a = "2"
+    assert checked.a == 2
+    assert Remembering(2).twice == 4
+    assert Naming(1).me() is Naming
