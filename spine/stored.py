@@ -79,17 +79,20 @@ class StoredLog:
 
         Without `replaced_chunks`, pieces of an answer are left out where the whole of it follows.
         """
-        knows, prev_hash = self.codec.knows, self.genesis
+        knows, decode_row, prev_hash = self.codec.knows, self.codec.decode_row, self.genesis
+        session, content = self.session, self.content
         held: list[tuple[Row, bytes]] = []
         for row in self.rows(until=until):
-            if row.type in types or not knows(row):
-                if row.type == "model.chunks" and not replaced_chunks:
+            kind = row.type
+            if kind in types or not knows(row):
+                if kind == "model.chunks" and not replaced_chunks:
                     held.append((row, prev_hash))
                 else:
-                    if held and row.type not in _WHOLE_ANSWERS:
-                        yield from self._decoded(held)
-                    held.clear()
-                    yield self.codec.decode_row(self.session, row, prev_hash, self.content)
+                    if held:
+                        if kind not in _WHOLE_ANSWERS:
+                            yield from self._decoded(held)
+                        held.clear()
+                    yield decode_row(session, row, prev_hash, content)
             prev_hash = row.hash
         yield from self._decoded(held)
 

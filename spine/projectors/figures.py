@@ -94,7 +94,7 @@ class StepTally:
     retries: int = 0
     interrupted: int = 0
     tool_calls: int = 0
-    answers: list[MessageCommitted] = attrs.Factory(list)
+    answers: tuple[MessageCommitted, ...] = ()
     failed: tuple[Usage, ...] = ()
 
 
@@ -112,7 +112,11 @@ class Tallies:
         tally = self.steps.get(place)
         if tally is None:
             tally = self.steps[place] = StepTally(place)
-            self.turns.setdefault(turn_of(place), []).append(tally)
+            turn = turn_of(place)
+            if turn in self.turns:
+                self.turns[turn].append(tally)
+            else:
+                self.turns[turn] = [tally]
         return tally
 
     def route(self, tally: StepTally) -> str | None:
@@ -198,7 +202,7 @@ def _attempt_failed(tallies: Tallies, event: RecordedEvent, data: ModelAttemptFa
 
 def _committed(tallies: Tallies, event: RecordedEvent, data: MessageCommitted) -> None:
     tally = tallies.of(event)
-    tally.answers.append(data)
+    tally.answers += (data,)
     tally.tool_calls += len(data.message.tool_calls)
 
 

@@ -12,7 +12,7 @@ from typing import Any, overload
 
 import attrs
 
-from spine.drafts import changer
+from spine.drafts import maker
 from spine.events import (
     Envelope,
     HistoryCompacted,
@@ -26,7 +26,7 @@ from spine.events import (
     TurnStarted,
 )
 from spine.frozen import define
-from spine.messages import Message, TextBlock, ToolResultBlock
+from spine.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock
 from spine.values import CallId, TurnId, turn_of
 
 CHAIN_START = hashlib.sha256(b"agent-spine/1/history\n").digest()
@@ -161,13 +161,11 @@ class HistoryState:
 
 
 def _add_results(track: _Track, results: dict[CallId, tuple[int, ToolResultBlock] | None]) -> None:
+    message = maker(Message, "role", "content")
     for entry in results.values():
         if entry is not None:
             seq, result = entry
-            track.add(changer(Message, "content")(_TOOL_MESSAGE, (result,)), seq)
-
-
-_TOOL_MESSAGE = Message(role="tool")
+            track.add(message("tool", (result,)), seq)
 
 
 class ModelHistory:
@@ -218,7 +216,7 @@ def _commit_message(state: HistoryState, event: Envelope, data: MessageCommitted
     state.settle()
     state.partial = None
     state.track.add(data.message, event.seq)
-    state.waiting = dict.fromkeys([call.id for call in data.message.tool_calls])
+    state.waiting = {block.id: None for block in data.message.content if type(block) is ToolCallBlock}
 
 
 def _interrupt_message(state: HistoryState, event: Envelope, data: MessageInterrupted) -> None:

@@ -92,7 +92,7 @@ class Transcript:
 class _Call:
     block: ToolCallBlock
     requested: ModelRequested | None
-    facts: list[RecordedEvent] = attrs.Factory(list)
+    facts: tuple[RecordedEvent, ...] = ()
 
 
 @define
@@ -104,7 +104,7 @@ class _Step:
     attempts: int = 0
     is_answering: bool = False
     """A request is out, and neither an answer nor its failure is known."""
-    chunks: list[ModelChunks] = attrs.Factory(list)
+    chunks: tuple[ModelChunks, ...] = ()
 
 
 @define
@@ -131,7 +131,7 @@ class SessionTranscript:
     skips_replaced_chunks = True
 
     def __init__(self) -> None:
-        self.types = frozenset(kind.name for kind in CORE_EVENTS if kind.data in _RULES or kind.data in TALLY_RULES)
+        self.types = frozenset(kind.name for kind in CORE_EVENTS if kind.data in _ALL_RULES)
 
     def initial(self) -> TranscriptState:
         """A session in which nothing happened."""
@@ -140,12 +140,10 @@ class SessionTranscript:
     def apply(self, state: TranscriptState, event: RecordedEvent) -> TranscriptState:
         """Fold one event in; the state is changed in place. Raises `EventUnknown` for one that must be known."""
         data = event.data
-        kind = type(data)
         state.session = event.session
-        count = TALLY_RULES.get(kind)
+        count, rule = _ALL_RULES.get(type(data), _NO_RULES)
         if count is not None:
             count(state.tallies, event, data)
-        rule = _RULES.get(kind)
         if rule is not None:
             rule(state, event, data)
         return state
@@ -181,7 +179,7 @@ def _finished(step: _Step, tallies: Tallies) -> StepEntry:
 
 def _finished_call(call: _Call, tallies: Tallies) -> Call:
     order = {} if call.requested is None else tallies.contents.parameter_order(call.requested)
-    made: Call = maker(Call)(call.block, order.get(call.block.name, ()), tuple(call.facts))
+    made: Call = maker(Call)(call.block, order.get(call.block.name, ()), call.facts)
     return made
 
 
@@ -262,34 +260,34 @@ def _attempt_started(state: TranscriptState, event: RecordedEvent, data: ModelAt
         step.parts.append(event)
     step.attempts = data.attempt
     step.is_answering = True
-    step.chunks.clear()
+    step.chunks = ()
 
 
 def _attempt_failed(state: TranscriptState, event: RecordedEvent, data: ModelAttemptFailed) -> None:
     step = _step_of(state, event)
     if data.discarded:
         step.parts.extend(_arriving(step))
-        step.chunks.clear()
+        step.chunks = ()
     step.parts.append(event)
     step.is_answering = False
 
 
 def _chunks(state: TranscriptState, event: RecordedEvent, data: ModelChunks) -> None:
     if state.step is not None:
-        state.step.chunks.append(data)
+        state.step.chunks += (data,)
 
 
 def _committed(state: TranscriptState, event: RecordedEvent, data: MessageCommitted) -> None:
     step = _step_of(state, event)
     step.is_answering = False
-    step.chunks.clear()
+    step.chunks = ()
     _write(state, step, data.message.content)
 
 
 def _interrupted(state: TranscriptState, event: RecordedEvent, data: MessageInterrupted) -> None:
     step = _step_of(state, event)
     step.is_answering = False
-    step.chunks.clear()
+    step.chunks = ()
     # What had arrived was seen before the failure or the cancel that is recorded before it.
     end = len(step.parts)
     while end and _cuts_this_answer(step, step.parts[end - 1]):
@@ -336,7 +334,7 @@ def _of_call(state: TranscriptState, event: RecordedEvent, data: Any) -> None:
     if call is None:  # its message is not in this log: an import, or a log read from its middle
         call = state.calls[data.call] = _Call(_block_of(data), None)
         _step_of(state, event).parts.append(call)
-    call.facts.append(event)
+    call.facts += (event,)
 
 
 def _block_of(data: ToolStarted | ToolCompleted | ToolRevised | ToolResolved | ApprovalRequested) -> ToolCallBlock:
@@ -357,7 +355,7 @@ def _asked(state: TranscriptState, event: RecordedEvent, data: ApprovalRequested
 def _decided(state: TranscriptState, event: RecordedEvent, data: ApprovalDecided) -> None:
     call = state.approvals.get(data.id)
     if call is not None:
-        call.facts.append(event)
+        call.facts += (event,)
     state.undecided.discard(data.id)
     if not state.undecided:
         state.suspended = None
@@ -398,3 +396,5 @@ _RULES: Mapping[type, Callable[[TranscriptState, RecordedEvent, Any], None]] = {
     UnknownEvent: _unknown,
 }
 """By class of the data: how an event changes the state."""
+_ALL_RULES = {kind: (TALLY_RULES.get(kind), _RULES.get(kind)) for kind in {*TALLY_RULES, *_RULES}}
+_NO_RULES = (None, None)

@@ -21,6 +21,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, Final, Literal
 
 from spine.errors import LogBroken, StoreBusy, StoreUnavailable
@@ -258,7 +259,7 @@ class SqliteStore:
         if is_fork:
             with self._reading() as connection:
                 lies = upkeep.spans(connection, *lies[0])
-        return self._rows(lies, tuple(types))
+        return chain.from_iterable(self._pages(lies, tuple(types)))
 
     def head(self, session: SessionId) -> tuple[int, bytes] | None:
         """Seq and hash of the last event; None when there is none."""
@@ -307,18 +308,19 @@ class SqliteStore:
             )
             return [SessionInfo(id, seq, _to_bytes(hash), *rest) for id, seq, hash, *rest in rows]
 
-    def _rows(self, lies: Sequence[Span], types: tuple[str, ...]) -> Iterator[Row]:
+    def _pages(self, lies: Sequence[Span], types: tuple[str, ...]) -> Iterator[list[Row]]:
         for no, created, after, last in lies:
             while after < last:
                 page, after = self._page(no, created, after, last, types)
-                yield from page
+                yield page
 
     def _page(self, no: int, created: int, after: int, last: int, types: tuple[str, ...]) -> tuple[list[Row], int]:
         """Some next rows, and the seq up to which they are complete."""
         base = _base(no)
         only = f" AND kind IN (SELECT id FROM kinds WHERE type IN ({_marks(types)}))" if types else ""
         rows: list[Row] = []
-        size, kinds = 0, self._kinds
+        size, kinds, add = 0, self._kinds, rows.append
+        packed = where = None  # the place of the row before: most rows share it
         with self._reading() as connection:
             cursor = connection.execute(_PAGE.format(types=only) + str(_PAGE_ROWS), (base | after, base | last, *types))
             try:
@@ -326,20 +328,19 @@ class SqliteStore:
                     type_, version, origin, required = kinds.get(kind) or self._load_kind(connection, kind)
                     if type(data) is not bytes or type(hash) is not bytes:
                         data, hash = _to_bytes(data), _to_bytes(hash)
-                    row = (key - base, type_, version, at + created, _unpack(place), origin, required, data, hash)
-                    rows.append(_make_row(row))
+                    if place != packed:
+                        packed, where = place, _unpack(place)
+                    add(_make_row((key - base, type_, version, at + created, where, origin, required, data, hash)))
                     size += len(data)
                     if size >= _PAGE_BYTES:
                         cursor.close()
                         return rows, rows[-1].seq
-                if len(rows) == _PAGE_ROWS:
-                    return rows, rows[-1].seq
             except (TypeError, KeyError) as exc:  # an edit by hand: what comes before it is still good
                 cursor.close()
                 if rows:
                     return rows, rows[-1].seq
                 raise LogBroken(f"its row in {self.url} is no event", seq=key - base) from exc
-        return rows, last
+        return rows, rows[-1].seq if len(rows) == _PAGE_ROWS else last
 
     def _load_kind(self, connection: sqlite3.Connection, wanted: int) -> Kind:
         for id, type_, version, origin, required in connection.execute(
