@@ -15,7 +15,7 @@ import anyio
 from anyio.lowlevel import current_token
 
 from spine.clock import Clock
-from spine.codec import Codec, chain_hash
+from spine.codec import Codec, chain_hash, genesis
 from spine.commits import Writer, call_soon, off_loop
 from spine.errors import EventUnknown, LogBroken, ValueTooLarge
 from spine.events import ContentAdded, Envelope, RecordedEvent, UnknownEvent
@@ -143,7 +143,7 @@ class SessionLog(LogReader):
         self._token = claim.token
         self._on_pending = on_pending
         self._seq = self._committed = claim.seq
-        self._hash = self._committed_hash = claim.hash or self.genesis
+        self._hash = self._committed_hash = claim.hash or genesis(session)
         self._rows: list[Row] = []
         self._contents: list[Content] = []
         self._consumed: list[int] = []

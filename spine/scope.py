@@ -9,7 +9,6 @@ scope's chain moved. Owned by the event loop's thread; no locks.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -51,7 +50,7 @@ class Scope:
         if not isinstance(self.id, str) or not 0 < len(self.id) <= 200 or not self.id.isprintable():
             raise IdInvalid(f"scope id {self.id!r:.80} is not printable text of 1 to 200 characters")
 
-    @cached_property
+    @property
     def chain(self) -> tuple[ScopeId, ...]:
         """The ids from this scope to its farthest ancestor."""
         return (self.id, *(self.parent.chain if self.parent is not None else ()))
@@ -76,7 +75,10 @@ class Contribution(Generic[T_co]):
 
 @frozen(eq=False)
 class Resolved(Generic[T_co]):
-    """What holds in a scope, by name in alphabetical order; never changes. `version` is that of the scope it is for."""
+    """What holds in a scope, by name in alphabetical order; never changes.
+
+    `version` is that of the nearest scope of the chain to which something is attached.
+    """
 
     entries: Mapping[str, Contribution[T_co]]
     version: int
@@ -120,9 +122,11 @@ class _Stamps:
 
     def version(self, scope: Scope | None) -> int:
         """The latest stamp in the scope's chain: stamps only rise, so any change in it gives another number."""
-        latest = self._by_layer.get(None, 0)
-        for layer in scope.chain if scope is not None else ():
-            latest = max(latest, self._by_layer.get(layer, 0))
+        stamps = self._by_layer
+        latest = stamps.get(None, 0)
+        while scope is not None:
+            latest = max(latest, stamps.get(scope.id, 0))
+            scope = scope.parent
         return latest
 
     def knows(self, layer: ScopeId) -> bool:
@@ -178,7 +182,12 @@ class LayeredRegistry(Generic[T]):
         return self._own.version(scope)
 
     def resolve(self, scope: Scope | None = None) -> Resolved[T]:
-        """What holds in `scope`; the same object is returned until something in its chain changes."""
+        """What holds in `scope`; the same object is returned until something in its chain changes.
+
+        Scopes with nothing of their own share that of the scope above them.
+        """
+        while scope is not None and scope.id not in self._layers:
+            scope = scope.parent
         version = self.version(scope)
         kept = self._resolved.get(scope)
         if kept is None or kept.version != version:

@@ -1,8 +1,8 @@
 """The store that lives in this process: what tests and throw-away sessions use (side room, floors 0-1).
 
-The smallest thing that keeps the contract. A row is kept as one tuple and one string of bytes, which costs half of what
-it was given as and nothing to the garbage collector. One lock guards all, so that threads and several logs on one loop
-may share a store.
+The smallest thing that keeps the contract. Rows are kept in columns, of which none has anything for the garbage
+collector to look at: many sessions at once would have it walk through all of them again and again. One lock guards
+all, so that threads and several logs on one loop may share a store.
 """
 
 import threading
@@ -17,16 +17,18 @@ from spine.values import Digest, SessionId
 
 _Kind = tuple[str, int, str | None, bool]
 """Type, version, origin and required of an event: the same few for all."""
-_Kept = tuple[_Kind, str | None, bytes]
-"""A row: its kind, its place, and time, length of the hash, hash and data in one."""
 _HEAD = Struct("<qB")
+"""What a row's bytes begin with: its time, and the length of its hash."""
 
 
 @attrs.define(slots=True)
 class _Session:
     """What is kept of one session; `token` 0 is never handed out."""
 
-    rows: list[_Kept] = attrs.field(factory=list)
+    rows: list[bytes] = attrs.field(factory=list)
+    """Of each row time, length of the hash, hash and data in one."""
+    kinds: list[_Kind] = attrs.field(factory=list)
+    places: list[str | None] = attrs.field(factory=list)
     hash: bytes = b""
     """Of the last row."""
     token: int = 0
@@ -35,18 +37,19 @@ class _Session:
     """Every inbox key ever used: consuming an entry does not free its key."""
     inbox: dict[int, InboxEntry] = attrs.field(factory=dict)
     base: SessionId | None = None
-    """Who holds the last of the first `shared` rows; each list has the same rows."""
+    """Who holds the last of the first `shared` rows; the lists of both have them."""
     shared: int = 0
     begins: int = 0
-    """Where in the list the first event of its own was, when it was forked."""
+    """Where in the lists the first event of its own was, when it was forked."""
 
     @property
     def head(self) -> tuple[int, bytes]:
         return len(self.rows), self.hash
 
     def row(self, place: int) -> Row:
-        """The row at `place` in the list, as it was given."""
-        (kind, version, origin, required), where, kept = self.rows[place]
+        """The row at `place` in the lists, as it was given."""
+        (kind, version, origin, required), where = self.kinds[place], self.places[place]
+        kept = self.rows[place]
         at, size = _HEAD.unpack_from(kept)
         data = _HEAD.size + size
         return Row(place + 1, kind, version, at, where, origin, required, kept[data:], kept[_HEAD.size : data])
@@ -123,11 +126,11 @@ class MemoryStore:
             kept = self._sessions.get(session)
             if kept is None:
                 return iter(())
-            rows, last = kept.rows, len(kept.rows) if until is None else min(until, len(kept.rows))
+            kinds, last = kept.kinds, len(kept.rows) if until is None else min(until, len(kept.rows))
         wanted = frozenset(types)
-        # Rows are only ever added behind `last`, so the list may grow while it is read.
+        # Rows are only ever added behind `last`, so the lists may grow while they are read.
         places = range(max(0, after), last)
-        return (kept.row(place) for place in places if not wanted or rows[place][0][0] in wanted)
+        return (kept.row(place) for place in places if not wanted or kinds[place][0] in wanted)
 
     def head(self, session: SessionId) -> tuple[int, bytes] | None:
         """Seq and hash of the last event; None when there is none."""
@@ -195,7 +198,7 @@ class MemoryStore:
                 raise verdicts.no_event(session, seq)
             self._check_unshared(session, seq, what="events")
             kept.hash = kept.row(seq - 1).hash
-            del kept.rows[seq:]
+            del kept.rows[seq:], kept.kinds[seq:], kept.places[seq:]
 
     def delete(self, session: SessionId, token: int) -> None:
         """Forget a session and what only it refers to."""
@@ -245,10 +248,13 @@ class MemoryStore:
             if verdicts.is_repeated(batch, seq=seq, hash=hash):
                 return None
             return verdicts.conflict(batch, seq=seq, hash=hash, token=kept.token)
-        add, kinds, pack = kept.rows.append, self._kinds, _HEAD.pack
+        add, add_kind, add_place = kept.rows.append, kept.kinds.append, kept.places.append
+        known, pack = self._kinds, _HEAD.pack
         for _, type, version, at, place, origin, required, data, hash in batch.rows:
             kind = (type, version, origin, required)
-            add((kinds.setdefault(kind, kind), place, pack(at, len(hash)) + hash + data))
+            add(pack(at, len(hash)) + hash + data)
+            add_kind(known.setdefault(kind, kind))
+            add_place(place)
             kept.hash = hash
         for content in batch.contents:
             if self._contents.setdefault(content.digest, content).media_type == ERASED_TYPE:
@@ -268,17 +274,18 @@ class MemoryStore:
             return False
         while holder.base is not None and batch.seq <= holder.shared:
             base, holder = holder.base, self._sessions[holder.base]
-        kept.rows, kept.hash = holder.rows[: batch.seq], batch.prev_hash
-        kept.base, kept.shared, kept.begins = base, batch.seq, batch.seq
+        seq = batch.seq
+        kept.rows, kept.kinds, kept.places = holder.rows[:seq], holder.kinds[:seq], holder.places[:seq]
+        kept.hash = batch.prev_hash
+        kept.base, kept.shared, kept.begins = base, seq, seq
         return True
 
     def _overwrite(self, overwrite: Overwrite) -> None:
         place = overwrite.seq - 1
         for kept in self._sessions.values():
             if place < len(kept.rows) and kept.row(place).hash == overwrite.hash:
-                kind, where, old = kept.rows[place]
-                header = old[: _HEAD.size + len(overwrite.hash)]
-                kept.rows[place] = (kind, where, header + overwrite.data)
+                header = kept.rows[place][: _HEAD.size + len(overwrite.hash)]
+                kept.rows[place] = header + overwrite.data
 
 
 def _referred_to(kept: _Session) -> set[Digest]:

@@ -225,6 +225,16 @@ def test_resolving_again_gives_the_same_object_until_something_moves(registry):
     assert registry.resolve(SESSION) is not first
 
 
+def test_scopes_with_nothing_of_their_own_share_what_holds_above_them(registry):
+    registry.add("a", 1, owner="application")
+    assert registry.resolve(SESSION) is registry.resolve(OTHER) is registry.resolve()
+    dispose = registry.add("b", 1, owner="application", scope=TEAM)
+    assert registry.resolve(SESSION) is registry.resolve(TEAM)
+    assert registry.resolve(OTHER) is registry.resolve(TENANT) is registry.resolve()
+    dispose()
+    assert held(registry, SESSION) == {"a": 1}
+
+
 def test_scopes_that_are_equal_are_one_scope(registry):
     registry.add("a", 1, owner="application", scope=Scope(ScopeId("s"), Scope(ScopeId("t"))))
     assert held(registry, Scope(ScopeId("s"), Scope(ScopeId("t")))) == {"a": 1}
