@@ -280,11 +280,7 @@ def _content_row(content: Content) -> tuple[Digest, bytes, bytes]:
 def _refusal(connection: Connection, batch: Append) -> Exception | None:
     found = connection.execute(schema.STATE, (batch.session,), binary=True).fetchone()
     seq, hash, token = found or (0, b"", None)
-    if batch.base is not None and not seq and token == batch.token:
-        return verdicts.no_base(batch)
-    if verdicts.is_repeated(batch, seq=seq, hash=hash):
-        return None
-    return verdicts.conflict(batch, seq=seq, hash=hash, token=token)
+    return verdicts.refusal(batch, seq=seq, hash=hash, token=token)
 
 
 def _holder(connection: Connection, session: SessionId) -> tuple[Owner, int] | None:

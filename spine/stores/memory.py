@@ -237,17 +237,15 @@ class MemoryStore:
     def _append(self, batch: Append) -> Exception | None:
         kept = self._sessions.get(batch.session)
         if kept is None:
-            return verdicts.conflict(batch, seq=0, hash=b"", token=None)
+            return verdicts.refusal(batch, seq=0, hash=b"", token=None)
         seq, hash = kept.head
         if batch.base is not None and batch.token == kept.token and not seq:
             if not self._share(kept, batch.base, batch):
-                return verdicts.no_base(batch)
+                return verdicts.refusal(batch, seq=seq, hash=hash, token=kept.token)
             seq, hash = kept.head
         # The genesis hash is the caller's business: a session without events takes any.
         if batch.token != kept.token or batch.seq != seq or (seq and batch.prev_hash != hash):
-            if verdicts.is_repeated(batch, seq=seq, hash=hash):
-                return None
-            return verdicts.conflict(batch, seq=seq, hash=hash, token=kept.token)
+            return verdicts.refusal(batch, seq=seq, hash=hash, token=kept.token)
         add, add_kind, add_place = kept.rows.append, kept.kinds.append, kept.places.append
         known, pack = self._kinds, _HEAD.pack
         for _, type, version, at, place, origin, required, data, hash in batch.rows:

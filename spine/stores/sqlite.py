@@ -215,11 +215,7 @@ class SqliteStore:
         self._known.pop(batch.session, None)
         found = connection.execute("SELECT seq, hash, token FROM sessions WHERE id = ?", (batch.session,)).fetchone()
         seq, hash, token = found or (0, b"", None)
-        if batch.base is not None and not seq and token == batch.token:
-            return verdicts.no_base(batch)
-        if verdicts.is_repeated(batch, seq=seq, hash=hash):
-            return None
-        return verdicts.conflict(batch, seq=seq, hash=hash, token=token)
+        return verdicts.refusal(batch, seq=seq, hash=hash, token=token)
 
     def _learn_kind(self, kind: Kind) -> int:
         # The transaction holds the write lock, so that nobody adds the same kind between these two statements.

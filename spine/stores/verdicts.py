@@ -67,6 +67,13 @@ def _is_text(text: str) -> bool:
     return True
 
 
+def refusal(batch: Append, *, seq: int, hash: bytes, token: int | None) -> ConcurrencyConflict | None:
+    """The answer to a batch that did not fit a session with this head and claim; None when it is there already."""
+    if batch.base is not None and not seq and token == batch.token:
+        return no_base(batch)
+    return None if is_repeated(batch, seq=seq, hash=hash) else conflict(batch, seq=seq, hash=hash, token=token)
+
+
 def conflict(batch: Append, *, seq: int, hash: bytes, token: int | None) -> ConcurrencyConflict:
     """The refusal of `batch` by a session whose head is (`seq`, `hash`); `token` None means nobody ever claimed it."""
     wanted = f"append to session {batch.session} after seq {batch.seq}"

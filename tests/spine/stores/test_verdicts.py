@@ -66,3 +66,23 @@ def test_a_lease_holds_others_until_its_last_microsecond() -> None:
     assert not verdicts.is_held(holder, CLAIMANT, now=100)
     assert not verdicts.is_held(holder, attrs.evolve(HOLDER, pid=1), now=99)
     assert not verdicts.is_held(None, CLAIMANT, now=0)
+
+
+FORK = attrs.evolve(BATCH, base=SessionId("parent"))
+
+
+@pytest.mark.parametrize(
+    ("batch", "seq", "hash", "token", "found"),
+    [
+        (BATCH, 6, BATCH.rows[-1].hash, 3, None),
+        (BATCH, 6, b"\xcd" * 32, 3, "after seq 4: the log stands at seq 6"),
+        (FORK, 0, b"", 3, "session parent has no event 4"),
+        (FORK, 0, b"", 5, "another writer claimed it since"),
+        (FORK, 6, FORK.rows[-1].hash, 3, None),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_there_already_or_refused(
+    batch: Append, seq: int, hash: bytes, token: int, found: str | None
+) -> None:
+    refused = verdicts.refusal(batch, seq=seq, hash=hash, token=token)
+    assert (refused is None) if found is None else (found in str(refused))
