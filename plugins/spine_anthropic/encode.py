@@ -25,6 +25,7 @@ from spine.wire import (
     clean_text,
     closed_schema,
     join_body,
+    lose_tool_choice,
     object_schema,
     read_options,
     refuse_unsupported,
@@ -177,8 +178,7 @@ def _tools(request: ModelRequest, traits: Traits, turns: Turns, losses: dict[str
     if request.tools:
         tools = [_tool(tool, traits) for tool in request.tools]
         return {"tools": tools, "tool_choice": _tool_choice(request, traits)}
-    if request.tool_choice is not None or request.parallel_tool_calls is not None:
-        losses["tool_choice and parallel_tool_calls were left out: the request has no tools"] = None
+    lose_tool_choice(request, losses)
     return _past_tools(turns.names(), traits)
 
 

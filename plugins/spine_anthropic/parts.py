@@ -21,7 +21,7 @@ from spine.messages import (
     RefusalBlock,
     TextBlock,
 )
-from spine.wire import artifact_note, attachment_url, clean_text, inlined, note, to_json
+from spine.wire import artifact_note, attachment_url, clean_text, inlined, leave_out, note, sound_text, to_json
 
 Part = dict[str, Any]
 _TYPES = {"image/jpg": "image/jpeg"}
@@ -91,19 +91,11 @@ def _plain_text(block: DocumentBlock) -> Part | None:
 
 
 def _audio(block: AudioBlock, traits: Traits, losses: list[str]) -> Part | None:
-    if block.transcript:
-        losses.append("sound was replaced by its transcript")
-        return text_part(block.transcript)
-    return text_part(note(block, "sound", losses))
+    return text_part(sound_text(block, losses))
 
 
 def _extension(block: ExtensionBlock, traits: Traits, losses: list[str]) -> None:
-    losses.append(left_out(block))
-
-
-def left_out(block: ExtensionBlock) -> str:
-    """What is said of a block that does not go out."""
-    return f'an extension block "{block.kind}" was left out'
+    leave_out(block, losses)
 
 
 _PARTS: Mapping[type, Callable[[Any, Traits, list[str]], Part | None]] = {

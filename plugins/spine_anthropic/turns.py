@@ -31,11 +31,14 @@ from spine.wire import (
     clean_text,
     from_json,
     in_call_order,
+    is_by,
+    leave_out,
+    own_state,
     to_json,
     wire_name,
 )
 from spine_anthropic.answer import CONTAINER, NAME
-from spine_anthropic.parts import Part, left_out, said_part, text_part, user_parts
+from spine_anthropic.parts import Part, said_part, text_part, user_parts
 
 UNPARSED = "unparsed_arguments"
 """The one member of a call's input when its arguments were no JSON object."""
@@ -130,8 +133,7 @@ class TurnEncoder:
 
     def _answer(self, message: Message, losses: list[str], *, use_vendor_ids: bool) -> Written:
         ids = call_ids(message, self._traits, NAME, use_vendor_ids=use_vendor_ids)
-        origin = message.origin
-        is_own = origin is not None and (origin.protocol, origin.route) == (NAME, self._route)
+        is_own = is_by(message.origin, NAME, self._route)
         parts: list[Part] = []
         container: str | None = None
         for block in message.content:
@@ -203,10 +205,7 @@ class TurnEncoder:
 
     def _echo(self, state: ProviderState | None) -> Mapping[str, Any] | None:
         """The opaque state of a block, if it is this model's."""
-        if state is None or not isinstance(state.data, Mapping):
-            return None
-        is_own = (state.protocol, f"{state.provider}:{state.model}") == (NAME, self._route)
-        return state.data if is_own else None
+        return own_state(state, NAME, self._route)
 
 
 def _own_block(block: ExtensionBlock, losses: list[str]) -> Iterator[Part]:
@@ -214,7 +213,7 @@ def _own_block(block: ExtensionBlock, losses: list[str]) -> Iterator[Part]:
     if isinstance(block.data, Mapping) and block.data.get("type"):
         yield dict(block.data)
     else:
-        losses.append(left_out(block))
+        leave_out(block, losses)
 
 
 def _container_id(block: ExtensionBlock) -> str | None:

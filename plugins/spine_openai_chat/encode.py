@@ -17,6 +17,7 @@ from spine.wire import (
     TargetMemory,
     clean_text,
     join_body,
+    lose_tool_choice,
     named_format,
     object_schema,
     read_options,
@@ -105,8 +106,7 @@ def _parameters(request: ModelRequest, traits: Traits, losses: dict[str, None]) 
         "reasoning_effort": _effort(request, traits),
         "response_format": _response_format(request.response_format, traits, losses),
     }
-    if not request.tools and (request.tool_choice is not None or request.parallel_tool_calls is not None):
-        losses["tool_choice and parallel_tool_calls were left out: the request has no tools"] = None
+    lose_tool_choice(request, losses)
     return {key: value for key, value in fields.items() if value is not None}
 
 

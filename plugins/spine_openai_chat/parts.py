@@ -14,7 +14,18 @@ from spine.messages import (
     JsonBlock,
     TextBlock,
 )
-from spine.wire import artifact_note, data_url, file_members, inlined, note, sound_part, text_or_parts, to_json
+from spine.wire import (
+    artifact_note,
+    data_url,
+    file_members,
+    inlined,
+    leave_out,
+    note,
+    sound_part,
+    sound_text,
+    text_or_parts,
+    to_json,
+)
 
 Part = dict[str, Any]
 Encoded = str | Part | None
@@ -50,12 +61,7 @@ def _image(block: ImageBlock, traits: Traits, losses: list[str], in_result: bool
 
 
 def _audio(block: AudioBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
-    if block.transcript and (block.data is None or not traits.audio or in_result):
-        losses.append("sound was replaced by its transcript")
-        return block.transcript
-    if block.data is None or not traits.audio or in_result:
-        return note(block, "sound", losses)
-    return sound_part(block)
+    return sound_text(block, losses) if block.data is None or not traits.audio or in_result else sound_part(block)
 
 
 def _document(block: DocumentBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
@@ -65,7 +71,7 @@ def _document(block: DocumentBlock, traits: Traits, losses: list[str], in_result
 
 
 def _extension(block: ExtensionBlock, traits: Traits, losses: list[str], in_result: bool) -> Encoded:
-    losses.append(f'an extension block "{block.kind}" was left out')
+    leave_out(block, losses)
     return None
 
 

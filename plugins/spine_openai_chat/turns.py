@@ -26,7 +26,9 @@ from spine.wire import (
     call_ids,
     clean_text,
     in_call_order,
+    is_by,
     join_messages,
+    own_state,
     to_json,
     wire_name,
 )
@@ -118,10 +120,7 @@ class TurnEncoder:
         """Reasoning and opaque state for the model that wrote them; of other models' thinking nothing is sent."""
         found: dict[str, Any] = {}
         thinking: list[str] = []
-        is_own = message.origin is not None and (message.origin.protocol, message.origin.route) == (
-            PROTOCOL,
-            self._route,
-        )
+        is_own = is_by(message.origin, PROTOCOL, self._route)
         for block in message.content:
             if type(block) is ThinkingBlock and not is_own:
                 losses.append("thinking of another model was left out")
@@ -135,8 +134,5 @@ class TurnEncoder:
         return found
 
     def _echo(self, state: ProviderState | None) -> dict[str, Any]:
-        if state is None or not isinstance(state.data, dict):
-            return {}
-        if (state.protocol, f"{state.provider}:{state.model}") != (PROTOCOL, self._route):
-            return {}
-        return {key: value for key, value in state.data.items() if key in ECHOED}
+        own = own_state(state, PROTOCOL, self._route) or {}
+        return {key: value for key, value in own.items() if key in ECHOED}

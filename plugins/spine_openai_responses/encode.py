@@ -18,6 +18,7 @@ from spine.wire import (
     TargetMemory,
     clean_text,
     join_body,
+    lose_tool_choice,
     named_format,
     object_schema,
     read_options,
@@ -108,11 +109,8 @@ def _parameters(request: ModelRequest, traits: Traits, losses: dict[str, None]) 
         "tool_choice": _tool_choice(request, traits) if request.tools else None,
         "parallel_tool_calls": request.parallel_tool_calls if request.tools else None,
     }
+    lose_tool_choice(request, losses)
     for is_lost, sentence in (
-        (
-            not request.tools and (request.tool_choice is not None or request.parallel_tool_calls is not None),
-            "tool_choice and parallel_tool_calls were left out: the request has no tools",
-        ),
         (request.stop_sequences, "stop_sequences were left out: the protocol has none"),
         (request.seed is not None, "seed was left out: the protocol has none"),
     ):

@@ -26,8 +26,10 @@ from spine.wire import (
     data_url,
     file_members,
     inlined,
+    leave_out,
     note,
     sound_part,
+    sound_text,
     text_or_parts,
     to_json,
 )
@@ -64,12 +66,7 @@ def _image(block: ImageBlock, traits: Traits, losses: list[str], able: bool) -> 
 
 
 def _audio(block: AudioBlock, traits: Traits, losses: list[str], able: bool) -> Encoded:
-    if block.data is not None and traits.audio and able:
-        return sound_part(block)
-    if block.transcript:
-        losses.append("sound was replaced by its transcript")
-        return block.transcript
-    return note(block, "sound", losses)
+    return sound_part(block) if block.data is not None and traits.audio and able else sound_text(block, losses)
 
 
 def _document(block: DocumentBlock, traits: Traits, losses: list[str], able: bool) -> Encoded:
@@ -81,7 +78,7 @@ def _document(block: DocumentBlock, traits: Traits, losses: list[str], able: boo
 
 
 def _extension(block: ExtensionBlock, traits: Traits, losses: list[str], able: bool) -> Encoded:
-    losses.append(f'an extension block "{block.kind}" was left out')
+    leave_out(block, losses)
     return None
 
 

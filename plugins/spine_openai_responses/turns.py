@@ -28,6 +28,7 @@ from spine.wire import (
     clean_text,
     in_call_order,
     join_messages,
+    own_state,
     to_json,
     wire_name,
 )
@@ -202,9 +203,7 @@ class TurnEncoder:
 
     def _own(self, state: ProviderState | None) -> Mapping[str, Any]:
         """State of this very model; empty for any other."""
-        if state is None or (state.protocol, f"{state.provider}:{state.model}") != (NAME, self._route):
-            return {}
-        return state.data if isinstance(state.data, Mapping) else {}
+        return own_state(state, NAME, self._route) or {}
 
 
 def _joined(items: Sequence[Item]) -> bytes:

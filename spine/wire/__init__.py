@@ -13,6 +13,7 @@ from spine.wire.counts import Places, read_counts
 from spine.wire.decoder import BodyDecoder, Reading
 from spine.wire.delays import retry_delay
 from spine.wire.draft import Draft, not_ours, out_of_place, settled, truncated
+from spine.wire.echo import is_by, own_state
 from spine.wire.failures import (
     ErrorReading,
     Rules,
@@ -26,9 +27,10 @@ from spine.wire.failures import (
 from spine.wire.limits import Deadlines, WireLimits
 from spine.wire.memory import MessageMemory, TargetMemory, Written
 from spine.wire.names import call_ids, tool_names, wire_name, wire_names
-from spine.wire.notes import artifact_note, note
+from spine.wire.notes import artifact_note, leave_out, note, sound_text
 from spine.wire.options import (
     is_unknown_effort,
+    lose_tool_choice,
     read_options,
     refuse_features,
     refuse_foreign_tools,
@@ -75,14 +77,18 @@ __all__ = [
     "http_failure",
     "in_call_order",
     "inlined",
+    "is_by",
     "is_unknown_effort",
     "join_body",
     "join_messages",
+    "leave_out",
+    "lose_tool_choice",
     "named_format",
     "not_ours",
     "note",
     "object_schema",
     "out_of_place",
+    "own_state",
     "phrase_table",
     "read_counts",
     "read_error",
@@ -95,6 +101,7 @@ __all__ = [
     "scrub",
     "settled",
     "sound_part",
+    "sound_text",
     "status_category",
     "stop_words",
     "stream_failure",

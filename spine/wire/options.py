@@ -16,6 +16,7 @@ from spine.wire.bodies import clean_text
 
 __all__ = [
     "is_unknown_effort",
+    "lose_tool_choice",
     "read_options",
     "refuse_features",
     "refuse_foreign_tools",
@@ -88,6 +89,12 @@ def stop_words(request: ModelRequest, losses: dict[str, None], *, takes_blanks: 
     if len(words) < len(asked):
         losses["a blank stop sequence was left out"] = None
     return words or None
+
+
+def lose_tool_choice(request: ModelRequest, losses: dict[str, None]) -> None:
+    """List what is asked about calls of tools when the request has none: servers refuse to be told."""
+    if not request.tools and (request.tool_choice is not None or request.parallel_tool_calls is not None):
+        losses["tool_choice and parallel_tool_calls were left out: the request has no tools"] = None
 
 
 def refuse_unsupported(request: ModelRequest, traits: Traits, protocol: str) -> None:
