@@ -23,7 +23,8 @@ from spine.stored import StoredLog
 from spine.stores.memory import MemoryStore
 from spine.stores.sqlite import SqliteStore
 from spine.testing import say
-from spine.testing.stores.trials import FIRST, content_of, raises, writer
+from spine.testing.raising import raises
+from spine.testing.stores.trials import FIRST, content_of, writer
 
 PLAYED = anyio.run(play_all)
 OWNER = Owner("o", "h", 1, 1)

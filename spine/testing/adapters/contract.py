@@ -29,7 +29,7 @@ from spine.llm.usage import Usage
 from spine.messages import Message, ToolCallBlock, user_message
 from spine.testing.clock import FakeClock
 from spine.testing.fixtures import offline_runtime
-from spine.testing.stores.trials import raises
+from spine.testing.raising import raises
 from spine.values import CallId, StepId
 
 __all__ = ["AdapterContract"]

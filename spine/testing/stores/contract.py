@@ -20,6 +20,7 @@ import attrs
 from spine import late
 from spine.errors import SessionUnknown, UsageError
 from spine.store import MAX_EVENT_BYTES, Append, Content, SessionInfo, Store
+from spine.testing.raising import raises
 from spine.testing.stores.ownership import OwnershipContract
 from spine.testing.stores.trials import (
     ALICE,
@@ -33,7 +34,6 @@ from spine.testing.stores.trials import (
     content_of,
     in_threads,
     race,
-    raises,
     refused,
     writer,
 )

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 
 from spine.errors import SessionOwned, SessionUnknown
 from spine.store import Append, InboxEntry, Owner, Row, Store
+from spine.testing.raising import raises
 from spine.testing.stores.trials import (
     ALICE,
     BOB,
@@ -33,7 +34,6 @@ from spine.testing.stores.trials import (
     Writer,
     chain,
     content_of,
-    raises,
     refused,
 )
 from spine.values import SessionId

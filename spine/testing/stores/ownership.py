@@ -8,6 +8,7 @@ from typing import Final
 
 from spine.errors import SessionOwned
 from spine.store import Claim, Owner
+from spine.testing.raising import raises
 from spine.testing.stores.trials import (
     ALICE,
     BOB,
@@ -15,7 +16,6 @@ from spine.testing.stores.trials import (
     LEASE,
     SECOND,
     START,
-    raises,
     refused,
     wait_until_quiet,
     writer,

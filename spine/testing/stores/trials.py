@@ -2,8 +2,7 @@
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import attrs
@@ -21,18 +20,6 @@ START: Final = 1_790_000_000_000_000
 LEASE: Final = 30_000_000
 FIRST: Final = SessionId("first")
 SECOND: Final = SessionId("second")
-
-
-@contextmanager
-def raises(kind: type[BaseException]) -> Iterator[list[BaseException]]:
-    """Demand that the block raises `kind`; the list that it yields holds the exception afterwards."""
-    caught: list[BaseException] = []
-    try:
-        yield caught
-    except kind as exc:
-        caught.append(exc)
-    else:
-        raise AssertionError(f"{kind.__name__} was expected, nothing was raised")
 
 
 def chain(seq: int, prev_hash: bytes, payloads: Sequence[bytes], **fields: Any) -> tuple[Row, ...]:

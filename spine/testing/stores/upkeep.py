@@ -12,7 +12,18 @@ import attrs
 
 from spine.errors import ConcurrencyConflict, LogBroken, SessionShared, UsageError
 from spine.store import ERASED_TYPE, Append, Content, Overwrite, Store
-from spine.testing.stores.trials import BOB, FIRST, GENESIS, START, Writer, chain, content_of, raises, refused, writer
+from spine.testing.raising import raises
+from spine.testing.stores.trials import (
+    BOB,
+    FIRST,
+    GENESIS,
+    START,
+    Writer,
+    chain,
+    content_of,
+    refused,
+    writer,
+)
 from spine.values import SessionId
 
 __all__ = ["UpkeepContract"]

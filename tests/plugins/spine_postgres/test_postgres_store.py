@@ -31,6 +31,7 @@ from spine.log import LogReader, Synchronised
 from spine.messages import user_message
 from spine.runtime import Runtime
 from spine.store import Overwrite
+from spine.testing.raising import raises
 from spine.testing.script import say
 from spine.testing.scripted import ScriptedAdapter
 from spine.testing.stores.trials import (
@@ -44,7 +45,6 @@ from spine.testing.stores.trials import (
     chain,
     content_of,
     in_threads,
-    raises,
     refused,
     writer,
 )
