@@ -1,6 +1,6 @@
 """How an answer ends: exactly one `ModelResponse`, last (floor 3)."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import attrs
 
@@ -23,17 +23,7 @@ StopReason = Literal[
     "unknown",
 ]
 """Why an answer ended, in neutral words; the provider's own word stands beside it."""
-STOP_REASONS: tuple[StopReason, ...] = (
-    "end_turn",
-    "tool_use",
-    "max_tokens",
-    "stop_sequence",
-    "refusal",
-    "content_filter",
-    "context_window",
-    "pause",
-    "unknown",
-)
+STOP_REASONS: tuple[StopReason, ...] = get_args(StopReason)
 """Every `StopReason`."""
 
 

@@ -17,7 +17,7 @@ from spine.projectors.phrases import call_text, counted, listed, name_text
 from spine.projectors.text import text_lines
 from spine.projectors.visible import one_line, visible
 from spine.proof.differences import PARAMETERS, parameter_text, request_differences
-from spine.proof.request_view import PatchView, RequestView, kept_messages
+from spine.proof.request_view import PatchView, RequestView, head_json, kept_messages
 from spine.tools import ServerTool, ToolDefinition
 from spine.values import short
 
@@ -227,7 +227,7 @@ def diff_json(view: RequestView, earlier: RequestView | None) -> dict[str, Any]:
     changes = () if earlier is None else request_differences(earlier.request, view.request)
     added = list(zip(view.request.messages, view.seqs, strict=True))[kept:]
     return {
-        **_head_json(view),
+        **head_json(view),
         "compared_with": None if earlier is None else earlier.step,
         "differences": [attrs.asdict(change) for change in changes],
         "messages": {
@@ -249,15 +249,4 @@ def patches_json(view: RequestView, patches: Iterable[PatchView]) -> dict[str, A
         }
         for each in patches
     ]
-    return {**_head_json(view), "patches": found}
-
-
-def _head_json(view: RequestView) -> dict[str, Any]:
-    return {
-        "step": view.step,
-        "seq": view.seq,
-        "digest": view.digest,
-        "recorded": view.recorded,
-        "equal": view.is_equal,
-        "erased": list(view.erased),
-    }
+    return {**head_json(view), "patches": found}

@@ -187,10 +187,8 @@ def frame_origins(reader: StoredLog, view: RequestView) -> Mapping[str, Any] | N
     return origins if isinstance(origins, dict) else None
 
 
-def request_json(view: RequestView) -> dict[str, Any]:
-    """A request for programs, and where each message comes from. Opaque state of providers is left out."""
-    request = view.request
-    messages = [{"role": message.role, **plain(message)} for message in request.messages]
+def head_json(view: RequestView) -> dict[str, Any]:
+    """Which request it is, and whether it was rebuilt as it was recorded, for programs."""
     return {
         "step": view.step,
         "seq": view.seq,
@@ -198,6 +196,15 @@ def request_json(view: RequestView) -> dict[str, Any]:
         "recorded": view.recorded,
         "equal": view.is_equal,
         "erased": list(view.erased),
+    }
+
+
+def request_json(view: RequestView) -> dict[str, Any]:
+    """A request for programs, and where each message comes from. Opaque state of providers is left out."""
+    request = view.request
+    messages = [{"role": message.role, **plain(message)} for message in request.messages]
+    return {
+        **head_json(view),
         "request": {**plain(request), "route": str(request.route), "messages": messages},
         "message_seqs": list(view.seqs),
         "patches": plain(view.data.patches),

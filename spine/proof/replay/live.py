@@ -41,7 +41,7 @@ from spine.loop import run_turn
 from spine.proof.course import course_of
 from spine.proof.diff import Comparison, compare
 from spine.proof.replay.log import Recording
-from spine.proof.replay.run import Given, not_loaded
+from spine.proof.replay.run import Given, not_loaded, recorded_session
 from spine.proof.replay.text import erased_text, missing_text
 from spine.proof.replay.world import response_of
 from spine.run import Run
@@ -94,16 +94,7 @@ async def replay_live(
         if missing := not_loaded(recording, runtime):
             raise NoVerdict(missing_text(recording.session, missing))
         setting.prepare(runtime)
-        created = recording.created
-        session = await runtime.session(
-            recording.session,
-            setting.agent,
-            deps=setting.deps,
-            scope=created.scope,
-            metadata=created.metadata,
-            variables=setting.variables,
-            reference=created.agent.reference,
-        )
+        session = await recorded_session(runtime, recording, setting)
         run: Run = session._run  # as in `replay`: there is no door, and nobody else needs one
         session._announced = True
         if part == "model":

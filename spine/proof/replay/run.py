@@ -189,16 +189,7 @@ class _Replay:
         return tuple(name for name in missing if name in recording.declarers)
 
     async def _session(self, runtime: Runtime, world: World, setting: Given) -> Run:
-        created = self._recording.created
-        session = await runtime.session(
-            self._recording.session,
-            setting.agent,
-            deps=setting.deps,
-            scope=created.scope,
-            metadata=created.metadata,
-            variables=setting.variables,
-            reference=created.agent.reference,
-        )
+        session = await recorded_session(runtime, self._recording, setting)
         run = _machinery(session)
         self._note_drift(session, world)
         self._versions_now = dict(run.plugins())
@@ -298,6 +289,20 @@ def _open(world: World, store: Store, setting: Given) -> Runtime:
     )
     runtime._routes = RecordedRoutes(world, runtime._routes)
     return runtime
+
+
+async def recorded_session(runtime: Runtime, recording: Recording, setting: Given) -> Session:
+    """The session of a log, opened anew in a runtime with what a process is given today."""
+    created = recording.created
+    return await runtime.session(
+        recording.session,
+        setting.agent,
+        deps=setting.deps,
+        scope=created.scope,
+        metadata=created.metadata,
+        variables=setting.variables,
+        reference=created.agent.reference,
+    )
 
 
 def not_loaded(recording: Recording, runtime: Runtime) -> tuple[str, ...]:
