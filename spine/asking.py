@@ -16,7 +16,7 @@ from spine.hooks import PRE_STEP, PRE_STEP_AGAIN, Compact
 from spine.llm.request import ModelRequest, ResponseFormat, Route
 from spine.messages import SystemBlock
 from spine.projectors.status import TurnState
-from spine.requests import Frame, content_of, diff, frame_content, frame_of, problem_of, request_digest, selection_json
+from spine.requests import Frame, content_of, diff, frame_of, problem_of, request_digest, selection_json
 from spine.run import Base, Run, compact, patches, stop_if_cancelled
 from spine.runners import HookChange, waterfall
 from spine.sections import DynamicContext, StaticContext
@@ -186,13 +186,13 @@ def record_request(
 
 def _record_frame(run: Run, step: StepId, base: Base) -> tuple[Frame, int]:
     """The base request's frame, its parts and the seq of its content; once for each base."""
-    frame, selection = frame_of(run.log.codec, base.request), base.target.selection
-    for content in frame.contents:
-        run.log.put(content, step)
-    snapshot = (base.capabilities, base.chains, base.request.route)
+    selection, snapshot = base.target.selection, (base.capabilities, base.chains, base.request.route)
     known = run.origins[1] if run.origins is not None and run.origins[0] == snapshot else None
     origins = known or run.new_origins(base.request.route, selection.protocol)
-    seq = run.log.put(frame_content(frame, selection, origins), step)
+    frame, whole = run.frames.of(run.log.codec, base.request, selection, origins)
+    for content in frame.contents:
+        run.log.put(content, step)
+    seq = run.log.put(whole, step)
     if isinstance(origins, dict):
         run.origins = (snapshot, seq)
     base.frame = (frame, seq)

@@ -5,7 +5,9 @@ was built on, and the patches that plugins made. The digest covers the effective
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from types import NoneType
 from typing import Any
 
@@ -24,6 +26,10 @@ from spine.values import DIGEST_FORMAT, Digest, StepId, decode, digest, encode, 
 FRAME_TYPE = "application/vnd.spine.frame+json"
 JSON_TYPE = "application/json"
 TEXT_TYPE = "text/plain"
+MAX_FRAMES = 16
+"""Frames kept for other sessions."""
+Origins = Mapping[str, Any] | int | None
+"""Whose the parts of a request are, as `spine.origins` tells, or the seq of a frame's content that has the same."""
 INLINE_CHANGE_BYTES = 256
 """A changed field whose JSON is longer goes beside the patch, as content."""
 MESSAGE_FIELD = "messages"
@@ -83,11 +89,8 @@ def frame_of(codec: Codec, request: ModelRequest) -> Frame:
     return Frame(json, digest(encode(json)), tuple(contents))
 
 
-def frame_content(frame: Frame, selection: Selection, origins: Mapping[str, Any] | int | None = None) -> Content:
-    """The stored form of a frame with the selection made for it, and whose its parts are.
-
-    `origins` are those of `spine.origins`, or the seq of a frame's content that has the same ones.
-    """
+def frame_content(frame: Frame, selection: Selection, origins: Origins = None) -> Content:
+    """The stored form of a frame with the selection made for it, and whose its parts are."""
     json = {"request": frame.json, "selection": selection_json(selection)}
     return content_of(encode(json if origins is None else json | {"origins": origins}), FRAME_TYPE)
 
@@ -96,6 +99,49 @@ def selection_json(selection: Selection) -> dict[str, Any]:
     """A selection as JSON; fields that are None are left out."""
     names = ("provider", "protocol", "model", "settings", "prices")
     return {name: value for name in names if (value := getattr(selection, name)) is not None}
+
+
+class Frames:
+    """The frames that were made last, for all sessions of a runtime: those of one agent mostly have the same.
+
+    Told by the identity of a request's parts, and texts and whole numbers by their value. Equality would not do: 1 and
+    1.0 are equal and are written differently.
+    """
+
+    def __init__(self) -> None:
+        self._made: deque[tuple[ModelRequest, Selection, Origins, Frame, Content]] = deque(maxlen=MAX_FRAMES)
+
+    def of(self, codec: Codec, request: ModelRequest, selection: Selection, origins: Origins) -> tuple[Frame, Content]:
+        """The frame of a request without messages, and its `frame_content`."""
+        for known, selected, whose, frame, content in self._made:
+            if _is_framed_alike(known, request) and selected == selection and whose == origins:
+                return frame, content
+        frame = frame_of(codec, request)
+        content = frame_content(frame, selection, origins)
+        self._made.appendleft((request, selection, origins, frame, content))
+        return frame, content
+
+
+def _is_framed_alike(a: ModelRequest, b: ModelRequest) -> bool:
+    return all(map(_is_alike, _framed(a), _framed(b)))
+
+
+def _is_alike(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind is tuple:
+        return len(a) == len(b) and all(map(_is_alike, a, b))
+    if kind is SystemBlock:
+        return all(map(_is_alike, _block_parts(a), _block_parts(b)))
+    return kind in _ALIKE_WHEN_EQUAL and bool(a == b)
+
+
+_framed = attrgetter(*(field.name for field in _FIELDS))
+_block_parts = attrgetter(*(field.name for field in attrs.fields(SystemBlock)))
+_ALIKE_WHEN_EQUAL = frozenset((str, int, bool, Route))
 
 
 def request_digest(codec: Codec, frame_digest: Digest, step: StepId, messages: Sequence[Message]) -> Digest:

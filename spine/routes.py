@@ -43,7 +43,7 @@ class Target:
 
 
 MAX_KNOWN = 1024
-Facts = tuple[Traits, Selection, Prices | None]
+"""Targets kept; routes that a program makes up must not fill its memory."""
 
 
 class Routes:
@@ -74,7 +74,8 @@ class Routes:
         self._captures = captures
         self.secrecy = secrecy or Secrecy()
         self._adapters: dict[tuple[str, int], Adapter] = {}
-        self._known: tuple[Catalogue | None, dict[tuple[Route, str], Facts]] = (None, {})
+        self._known: tuple[Catalogue | None, dict[tuple[int, Route, str], Target]] = (None, {})
+        """Targets by the id of their adapter, route and protocol; the same until the catalogue is another one."""
         self._masked: dict[int, MaskedAdapter] = {}
         """By the id of the adapter, which it holds."""
         self._made: list[Adapter] = [] if everything is None else [everything]
@@ -111,11 +112,19 @@ class Routes:
         return self.target(adapter, route, protocol)
 
     def target(self, adapter: Adapter, route: Route, protocol: str) -> Target:
-        """The target of a route that `adapter` answers in this protocol, with what the catalogue says of it."""
-        origin = Origin(protocol=protocol, route=str(route))
+        """The target of a route that `adapter` answers in this protocol, with what the catalogue says of it.
+
+        All sessions are given the same one.
+        """
         if self.secrecy.is_on:
             adapter = self._masked.setdefault(id(adapter), MaskedAdapter(adapter, self.secrecy))
-        return Target(adapter, *self._facts(self.catalogue, route, protocol), origin)
+        catalogue, key = self.catalogue, (id(adapter), route, protocol)
+        if self._known[0] is not catalogue or len(self._known[1]) > MAX_KNOWN:
+            self._known = (catalogue, {})
+        found = self._known[1].get(key)
+        if found is None:
+            found = self._known[1][key] = _target_of(catalogue, adapter, route, protocol)
+        return found
 
     def source(self, route: Route, protocol: str, scope: Scope) -> Contribution[Any] | None:
         """Who offers what answers a route: an adapter or its protocol; None for an adapter given to the runtime."""
@@ -123,19 +132,6 @@ class Routes:
             return None
         registered = self._registries.adapters.resolve(scope).entries.get(route.provider)
         return registered or self._registries.protocols.resolve(scope).entries.get(protocol)
-
-    def _facts(self, catalogue: Catalogue, route: Route, protocol: str) -> Facts:
-        """What the catalogue says of a route; the same until the catalogue is another one."""
-        if self._known[0] is not catalogue or len(self._known[1]) > MAX_KNOWN:
-            self._known = (catalogue, {})
-        found = self._known[1].get((route, protocol))
-        if found is None:
-            traits = attrs.evolve(catalogue.traits(route.provider, route.model), protocol=protocol)
-            prices = catalogue.model(route.provider, route.model).prices
-            settings = _settings_digest(traits)
-            selection = Selection(route.provider, protocol, route.model, settings, prices.id if prices else None)
-            found = self._known[1][route, protocol] = (traits, selection, prices)
-        return found
 
     def _made_once(self, provider: str, source: object, make: Callable[[], Adapter]) -> Adapter:
         key = (provider, id(source))
@@ -174,8 +170,17 @@ class Routes:
             except Exception as error:
                 errors.append(error)
         self._adapters.clear()
+        self._known = (None, {})
         if errors:
             raise ExceptionGroup("closing adapters failed", errors)
+
+
+def _target_of(catalogue: Catalogue, adapter: Adapter, route: Route, protocol: str) -> Target:
+    traits = attrs.evolve(catalogue.traits(route.provider, route.model), protocol=protocol)
+    prices = catalogue.model(route.provider, route.model).prices
+    settings = _settings_digest(traits)
+    selection = Selection(route.provider, protocol, route.model, settings, prices.id if prices else None)
+    return Target(adapter, traits, selection, prices, Origin(protocol=protocol, route=str(route)))
 
 
 def _protocol_of(adapter: Adapter) -> str:

@@ -25,7 +25,7 @@ from spine.log import SessionLog
 from spine.messages import Message
 from spine.origins import origins_of
 from spine.projectors.status import TurnState
-from spine.requests import Frame
+from spine.requests import Frame, Frames
 from spine.routes import Routes, Target
 from spine.runners import HookChange, HookWatch
 from spine.scope import Registries, Scope
@@ -78,6 +78,8 @@ class Run:
     strict: bool = False
     workers: Workers = attrs.Factory(Workers)
     """Threads for synchronous handlers."""
+    frames: Frames = attrs.Factory(Frames)
+    """Those made for any session of the runtime."""
     execute: Callable[..., Awaitable[Executed]] = execute
     """How a call is run; a replay answers from its log instead."""
     on_chunk: list[Callable[[Chunk], None]] = attrs.Factory(list)

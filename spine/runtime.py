@@ -35,6 +35,7 @@ from spine.owning import claim, end_leases, this_process
 from spine.pending import Pending
 from spine.plugins import PluginInfo, Plugins
 from spine.plugins import ScopeHandle as ScopeHandle
+from spine.requests import Frames
 from spine.routes import Routes
 from spine.run import Run
 from spine.runners import HookWatch
@@ -83,7 +84,7 @@ class Runtime:
         self._claimed: set[SessionId] = set()  # perhaps in vain, and not released
         self._pending = Pending()
         self._group: anyio.abc.TaskGroup | None = None
-        self._workers = Workers(max_threads=SYNC_THREADS)
+        self._workers, self._frames = Workers(max_threads=SYNC_THREADS), Frames()
 
     @classmethod
     def open(
@@ -206,19 +207,20 @@ class Runtime:
         `refuse` raises when the agent's contract is not the recorded one. The same session asked for again is the same
         object. Raises `RouteUnknown`, `SessionOwned`, `EventUnknown`, `ToolUnknown`.
         """
-        lock = self._opening.setdefault(session_id(id), anyio.Lock(fast_acquire=True))
+        own = session_id(id)
+        lock = self._opening.setdefault(own, anyio.Lock(fast_acquire=True))
         try:
             async with lock:
-                known = self._sessions.get(session_id(id))
+                known = self._sessions.get(own)
                 if known is not None and (known.log.is_held or not known.log.is_closed):
                     known.offer(agent, deps, scope)
                     return known
                 self.resolve_model(agent.model)  # before anything is claimed
-                log = await self._open_log(session_id(id))
+                log = await self._open_log(own)
                 return await self._open_session(log, agent, deps, scope, metadata, variables, on_change, reference)
         finally:
             if not lock.locked():  # nobody waits for it any more
-                self._opening.pop(session_id(id), None)
+                self._opening.pop(own, None)
 
     async def _open_session(
         self, log: SessionLog, agent: Agent, deps: Any, scope: "str | ScopeHandle | None", *options: Any
@@ -302,6 +304,7 @@ class Runtime:
             plugins=lambda: self._plugins.versions,
             strict=self._options["strict"],
             workers=self._workers,
+            frames=self._frames,
             watch=HookWatch(clock=self._clock.monotonic),
             is_resumed=log.status.turn is not None,
         )

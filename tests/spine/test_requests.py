@@ -13,6 +13,8 @@ from spine.messages import Message, SystemBlock, TextBlock, user_message
 from spine.projectors.model_history import History, _Track
 from spine.requests import (
     INLINE_CHANGE_BYTES,
+    MAX_FRAMES,
+    Frames,
     Selection,
     apply,
     content_of,
@@ -207,6 +209,56 @@ def test_a_frame_is_stored_with_its_selection() -> None:
         "selection": {"provider": "p", "protocol": "proto", "model": "m"},
     }
     assert content_of("a", "text/plain").digest == content_of(b"a", "text/plain").digest
+
+
+SELECTION = Selection("p", "proto", "m")
+LOOK = ToolDefinition(name="look", description="", parameters={})
+
+
+def section(text: str = "Be brief.") -> SystemBlock:
+    return SystemBlock(name="instructions", source="agent a", text=text, order=10, token_count=3)
+
+
+def test_sessions_that_ask_the_same_share_a_frame() -> None:
+    """Each session renders its own sections; what stands in the frame is made once."""
+    frames = Frames()
+    made = [frames.of(CODEC, request(system=(section(),), tools=(LOOK,)), SELECTION, {"tools": []}) for _ in range(2)]
+    assert all(one is other for one, other in zip(*made, strict=True))
+    frame = frame_of(CODEC, request(system=(section(),), tools=(LOOK,)))
+    assert made[0] == (frame, frame_content(frame, SELECTION, {"tools": []}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "selection", "origins"),
+    [
+        ({"temperature": 1.0}, SELECTION, None),
+        ({"temperature": 1, "seed": True}, SELECTION, None),
+        ({"temperature": 1, "system": (section("Be long."),)}, SELECTION, None),
+        ({"temperature": 1, "tools": (LOOK,)}, SELECTION, None),
+        ({"temperature": 1, "provider_options": {"p": {"n": 1}}}, SELECTION, None),
+        ({"temperature": 1}, Selection("p", "proto", "other"), None),
+        ({"temperature": 1}, SELECTION, 7),
+    ],
+    ids=["number", "claim", "text", "tools", "options", "selection", "origins"],
+)
+def test_what_is_written_otherwise_has_a_frame_of_its_own(fields: Any, selection: Selection, origins: Any) -> None:
+    """Python thinks 1 == 1.0 == True; a log does not."""
+    frames, asked = Frames(), request(**fields)
+    frames.of(CODEC, request(temperature=1, seed=1), SELECTION, None)
+    frames.of(CODEC, request(temperature=1, provider_options={"p": {"n": 1.0}}), SELECTION, None)
+    frames.of(CODEC, request(temperature=1), SELECTION, None)
+    frame = frame_of(CODEC, asked)
+    assert frames.of(CODEC, asked, selection, origins) == (frame, frame_content(frame, selection, origins))
+
+
+def test_frames_that_nobody_asks_for_any_more_are_forgotten() -> None:
+    frames = Frames()
+    first, _ = frames.of(CODEC, request(seed=0), SELECTION, None)
+    for seed in range(1, MAX_FRAMES + 1):
+        frames.of(CODEC, request(seed=seed), SELECTION, None)
+    again, _ = frames.of(CODEC, request(seed=0), SELECTION, None)
+    assert again == first
+    assert again is not first
 
 
 def test_patches_are_values() -> None:

@@ -74,6 +74,23 @@ def test_one_adapter_serves_all_models_of_a_provider() -> None:
     assert first is second
 
 
+def test_sessions_share_a_target_until_the_catalogue_is_another() -> None:
+    found, registries = routes()
+    tenant = Scope(ScopeId("tenant"))
+    here, there = (found.resolve(Route("lab", "tiny"), scope) for scope in (tenant, Scope(ScopeId("other"))))
+    assert here is there
+    registries.adapters.add("lab", Made, owner="acme@1", scope=tenant)  # type: ignore[arg-type]
+    own = found.resolve(Route("lab", "tiny"), tenant)
+    assert own.adapter is not here.adapter
+    dearer = ModelEntry(window=100, prices=Prices(id="q", input=2, output=2))
+    found._catalogue = lambda: Catalogue(
+        snapshot="y", providers={"lab": Provider(id="lab", protocol="proto", auth="none", models={"tiny": dearer})}
+    )
+    after = found.resolve(Route("lab", "tiny"), tenant)
+    assert after.adapter is own.adapter
+    assert (own.selection.prices, after.selection.prices) == ("p", "q")
+
+
 def test_the_nearest_adapter_of_a_provider_wins() -> None:
     """A scope's own factory makes an adapter of its own; elsewhere the catalogue answers."""
     found, registries = routes()
