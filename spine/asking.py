@@ -4,12 +4,12 @@ Between two steps mostly nothing moves but step and history. All else that a req
 which is made anew when registries, hooks, route, sections or overrides are others than they were.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from spine.attempts import check_request
 from spine.capabilities import Capabilities, snapshot, trim
-from spine.drafts import changer
+from spine.drafts import changer, maker
 from spine.errors import HookMisused
 from spine.events import Change, ModelRequested, Patch
 from spine.hooks import PRE_STEP, PRE_STEP_AGAIN, Compact
@@ -172,7 +172,7 @@ def record_request(
             frame = frame_of(log.codec, request)
         if target is not base.target:
             selection = log.put(content_of(encode(selection_json(target.selection)), "application/json"), step)
-    requested = ModelRequested(
+    requested = _make_requested(
         digest=request_digest(log.codec, frame.digest, step, request.messages),
         frame=frame_seq,
         selection=selection,
@@ -182,6 +182,9 @@ def record_request(
     )
     log.append(requested, place=step)
     run.request, run.pending = request, target
+
+
+_make_requested: Callable[..., ModelRequested] = maker(ModelRequested)
 
 
 def _record_frame(run: Run, step: StepId, base: Base) -> tuple[Frame, int]:

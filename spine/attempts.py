@@ -11,6 +11,7 @@ from typing import Any, get_args
 import attrs
 from anyio.lowlevel import checkpoint
 
+from spine.drafts import maker
 from spine.errors import SpineError, UsageError, ValueRefused, ValueTooLarge
 from spine.events import (
     WIRE_MEDIA_TYPE,
@@ -145,7 +146,7 @@ class Flow:
         offsets: tuple[int, ...] = ()
         if self._times[-1] - self._first >= 0.001:
             offsets = tuple([int((time - self._first) * 1000) for time in self._times])
-        return (ModelChunks(chunks=tuple(self._chunks), attempt=self.attempt, offsets=offsets),)
+        return (_make_chunks(tuple(self._chunks), self.attempt, offsets),)
 
     def flush_if_due(self) -> None:
         """Flush when the first unrecorded chunk is 50 ms old."""
@@ -306,7 +307,7 @@ def _commit_message(
         failure = Failure(category="protocol_error", message="the provider's usage is malformed (strict mode)")
         _attempt_failed(run, target, flow, step, flow.attempt, failure)
         return
-    committed = MessageCommitted(
+    committed = _make_committed(
         message=message,
         stop_reason=response.stop_reason,
         raw_stop_reason=response.raw_stop_reason,
@@ -321,6 +322,11 @@ def _commit_message(
         _attempt_failed(run, target, flow, step, flow.attempt, failure)
         return
     run.flow = run.pending = None
+
+
+# What goes into them was checked and frozen where it came from.
+_make_chunks: Callable[..., ModelChunks] = maker(ModelChunks)
+_make_committed: Callable[..., MessageCommitted] = maker(MessageCommitted)
 
 
 def crashed_partial(log: StoredLog, turn: TurnState, until: int | None = None) -> tuple[bool, Message | None]:

@@ -305,7 +305,7 @@ def _start(run: Run, step: StepId, work: _Work) -> bool:
         return True
     assert tool is not None
     assert work.arguments is not None
-    started = ToolStarted(
+    started = _make_started(
         call=block.id,
         name=block.name,
         arguments=work.arguments,
@@ -361,7 +361,7 @@ def _complete(run: Run, step: StepId, call: ToolCallBlock, executed: Executed, a
     if executed.overflow is not None:
         run.log.put(executed.overflow, place=step)
     outcome = executed.outcome
-    event = ToolCompleted(
+    event = _make_completed(
         result=result_block(call.id, call.name, outcome),
         status=outcome.status,
         error=outcome.error,
@@ -373,6 +373,10 @@ def _complete(run: Run, step: StepId, call: ToolCallBlock, executed: Executed, a
     run.log.append(event, place=step)
     if run.chain("spine_post_execute"):
         run.unrevised.add(call.id)
+
+
+_make_started: Callable[..., ToolStarted] = maker(ToolStarted)
+_make_completed: Callable[..., ToolCompleted] = maker(ToolCompleted)
 
 
 # ----------------------------------------------------------------------------------------------------- recovery

@@ -17,6 +17,7 @@ from anyio.lowlevel import current_token
 from spine.clock import Clock
 from spine.codec import Codec, chain_hash, genesis
 from spine.commits import Writer, call_soon, off_loop
+from spine.drafts import maker
 from spine.errors import EventUnknown, LogBroken, ValueTooLarge
 from spine.events import ContentAdded, Envelope, RecordedEvent, UnknownEvent
 from spine.frozen import frozen
@@ -363,7 +364,7 @@ class SessionLog(LogReader):
         head = (self.session, self._token, self._committed, self._committed_hash)
         rows, self._rows = tuple(self._rows), []
         if not self._contents and not self._consumed:
-            return Append(*head, rows)
+            return _make_append(*head, rows, (), (), None, (), ())
         contents, self._contents = tuple(self._contents), []
         consumed, self._consumed = tuple(self._consumed), []
         return Append(*head, rows, contents, consumed)
@@ -426,6 +427,7 @@ _RULES = {kind: (HISTORY_RULES.get(kind), STATUS_RULES.get(kind)) for kind in {*
 _NO_RULES = (None, None)
 _make_row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)
 """`Row._make` without its checks."""
+_make_append: Callable[..., Append] = maker(Append)
 _UNREAD = frozenset(("model.chunks", "tool.progress", "hook.failed", "wire.captured"))
 """Known events that change neither history nor status."""
 _READ_BY_NAME = frozenset(("model.requested",))
