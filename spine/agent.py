@@ -1,12 +1,14 @@
 """What an agent is (floor 6): a frozen value that holds nothing that runs and is safe to import."""
 
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, get_args
 
 import attrs
 
 from spine.codec import Codec
-from spine.errors import DuplicateContribution, LimitUnavailable, UsageError
+from spine.errors import DuplicateContribution, UsageError
 from spine.frozen import frozen
 from spine.functions import FunctionTool, as_tool
 from spine.llm.request import Route, Thinking, parameter_problem
@@ -16,23 +18,49 @@ from spine.values import EMPTY_OBJECT, Digest, JsonObject, clean_text, digest, e
 __all__ = ["Agent", "Limits"]
 
 
+def _cost(value: Any) -> str | None:
+    """`0.50 USD`, as it is recorded; `$0.50` is the same."""
+    if value is None:
+        return None
+    form = r"\$(?P<dollars>[0-9]{1,12}(?:\.[0-9]{1,6})?)|[0-9]{1,12}(?:\.[0-9]{1,6})? [A-Z]{3}"
+    found = re.fullmatch(form, value) if isinstance(value, str) else None
+    if found is None or not re.search("[1-9]", value):
+        raise UsageError(
+            f"limit cost is {value!r:.80}; it must be an amount over 0 with its currency, of at most six decimals",
+            hint='Limits(cost="0.50 USD")',
+        )
+    return f"{found['dollars']} USD" if found["dollars"] else str(value)
+
+
 @frozen(kw_only=True)
 class Limits:
-    """Budgets of one turn. `steps` is how many requests it may make; the others cannot be checked yet."""
+    """Budgets of one turn. A turn that has used one up fails with the numbers, and everything up to there is kept.
 
-    steps: int = attrs.field(default=50)
-    cost: str | None = None
+    Steps, cost and tokens are looked at before each request, so that the last answer may go over; time cuts off
+    whatever runs. Cost and tokens count what whole answers reported. Raises `UsageError` for what is no limit.
+    """
+
+    steps: int = 50
+    """Requests."""
+    cost: str | None = attrs.field(default=None, converter=_cost)
+    """Money, as `0.50 USD`; each model that is asked must have a price."""
     tokens: int | None = None
+    """Input and output together; input from a cache counts like any other."""
     wall_s: float | None = None
+    """Seconds at a stretch in one process; waiting for people does not count, and a resumed turn begins anew."""
 
     def __attrs_post_init__(self) -> None:
-        if type(self.steps) is not int or self.steps < 1:
-            raise UsageError(f"limit steps is {self.steps!r}; it must be a positive whole number")
-        for name in ("cost", "tokens", "wall_s"):
-            if getattr(self, name) is not None:
-                raise LimitUnavailable(
-                    f"limit {name} is not available yet; limits on steps are", hint="Limits(steps=20)"
-                )
+        for name, count in (("steps", self.steps), ("tokens", 1 if self.tokens is None else self.tokens)):
+            if type(count) is not int or count < 1:
+                raise UsageError(f"limit {name} is {count!r:.80}; it must be a positive whole number")
+        if self.wall_s is not None and not (type(self.wall_s) in (int, float) and 0 < self.wall_s < math.inf):
+            raise UsageError(f"limit wall_s is {self.wall_s!r:.80}; it must be a number of seconds over 0")
+
+    @property
+    def cost_micros(self) -> int:
+        """The limit on cost in millionths; 0 without one."""
+        amount, _, part = (self.cost or "0").partition(" ")[0].partition(".")
+        return int(amount) * 1_000_000 + int(part.ljust(6, "0"))
 
 
 def _tools(values: Iterable[Tool | FunctionTool[..., Any] | str]) -> tuple[Tool | FunctionTool[..., Any] | str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from spine.attempts import check_request
+from spine.budgets import check_price, limits_of
 from spine.capabilities import Capabilities, snapshot, trim
 from spine.drafts import changer, maker
 from spine.errors import HookMisused
@@ -159,6 +160,7 @@ def record_request(
     if changes and request.route != base.request.route:
         target = run.routes.resolve(request.route, run.scope)
     check_request(target, request, strict=run.strict)
+    check_price(limits_of(run.agent, base.overrides), request.route, target.prices)
     frame, frame_seq = base.frame or _record_frame(run, step, base)
     applied: tuple[Patch, ...] = ()
     selection: int | None = None

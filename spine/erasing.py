@@ -257,7 +257,7 @@ _LEFT: Final[Mapping[type, Callable[[Any], Any]]] = {
     e.ToolRevised: _result,
     e.StepFailed: _failed,
     e.HookFailed: _without(error=ERASED_TEXT),
-    e.CancelRequested: _without(cause=ERASED_TEXT, by=None),
+    e.CancelRequested: lambda data: attrs.evolve(data, cause=ERASED_TEXT, by=None, failure=_failure(data.failure)),
     e.ApprovalRequested: _without(arguments=EMPTY_OBJECT, patches=(), reason=None),
     e.ApprovalDecided: _without(by=ERASED_TEXT, reason=None),
     e.HistoryCompacted: lambda data: attrs.evolve(data, summary=_message(data.summary)),

@@ -12,7 +12,7 @@ SpineError
 │   ├── ToolSchemaInvalid   a tool whose parameters no model could be told
 │   ├── ToolUnknown         an agent names a tool that nobody registered
 │   ├── HookUnknown         a plugin implements a hook that does not exist
-│   ├── LimitUnavailable    a limit that cannot be checked
+│   ├── BudgetUnknown       a limit on cost where the model has no price
 │   ├── NoVerdict           what was asked cannot be told here: a plugin that had a part is missing, data were erased
 │   ├── SessionUnknown · SessionExists · SessionBusy · SessionShared · ApprovalUnknown
 │   ├── ScenarioInvalid     a scenario file that does not parse
@@ -123,10 +123,10 @@ class HookUnknown(UsageError):
     code = "hook_unknown"
 
 
-class LimitUnavailable(UsageError):
-    """A limit that cannot be checked here."""
+class BudgetUnknown(UsageError):
+    """A limit on cost that cannot be checked: the model has no price, or one in another currency."""
 
-    code = "limit_unavailable"
+    code = "budget_unknown"
 
 
 class SessionUnknown(UsageError):

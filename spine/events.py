@@ -386,10 +386,12 @@ class HookFailed:
 
 @frozen(kw_only=True)
 class CancelRequested:
-    """Somebody asked the running turn to stop."""
+    """Somebody asked the running turn to stop, or its time is up."""
 
     cause: str = "cancelled"
     by: str | None = None
+    failure: Failure | None = None
+    """What the turn fails with, when a limit stops it; None: it ends as cancelled."""
 
 
 @frozen(kw_only=True)

@@ -87,9 +87,13 @@ def inbox_event(codec: Codec, kind: str, data: Mapping[str, Any], key: str) -> I
     wanted = _INBOX.get(kind)
     if wanted is None:
         raise UsageError(f'a request of the kind "{kind}" was found in an inbox; kinds are {", ".join(_INBOX)}')
-    extra: dict[str, Any] = {"input": {"key": key}, "decision": {"channel": "inbox"}}.get(kind, {})
+    ours: Mapping[str, Mapping[str, Any]] = {
+        "input": {"key": key},
+        "cancel": {"failure": None},
+        "decision": {"channel": "inbox"},
+    }
     try:
-        event = codec.from_json({**data, **extra}, wanted)
+        event = codec.from_json({**data, **ours[kind]}, wanted)
     except UsageError:
         raise
     except Exception as exc:

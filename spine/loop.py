@@ -20,9 +20,10 @@ from anyio.lowlevel import checkpoint
 
 from spine.asking import ask_pre_step, base_of, record_request, take_snapshot
 from spine.attempts import Flow, answer, crashed_partial
+from spine.budgets import limits_of, used_up
 from spine.calls import settle_calls, stop_calls
 from spine.drafts import maker
-from spine.errors import HookMisused, PluginFailed, RouteUnknown, SpineError, UsageError
+from spine.errors import BudgetUnknown, HookMisused, PluginFailed, RouteUnknown, SpineError, UsageError
 from spine.events import (
     CancelRequested,
     InputDelivered,
@@ -94,11 +95,10 @@ async def _move_on(run: Run, turn: TurnState) -> None:
 
 
 async def begin_step(run: Run, turn: TurnState) -> None:
-    """Everything up to a durable `model.requested`; or `step.failed`, or `turn.failed` when no step is left."""
-    limit = int(turn.started.overrides.get("steps", run.agent.limits.steps))
-    if turn.steps >= limit:
-        numbers = {"limit": "steps", "allowed": limit, "used": turn.steps}
-        await _fail_turn(run, turn, Failure(category="limit", message=f"{limit} steps used", details=numbers))
+    """Everything up to a durable `model.requested`; or `step.failed`, or `turn.failed` when a limit is used up."""
+    failure = used_up(limits_of(run.agent, turn.started.overrides), turn)
+    if failure is not None:
+        await _fail_turn(run, turn, failure)
         return
     if steering := run.log.status.steering:
         run.log.append(InputDelivered(inputs=steering, place="step"), place=turn.id)
@@ -131,6 +131,8 @@ def _failure(error: SpineError) -> Failure:
             return Failure(category="hook_failed", message=error.message, details={"plugin": error.plugin})
         case RouteUnknown():
             return Failure(category="not_found", message=error.message)
+        case BudgetUnknown():
+            return Failure(category="invalid_request", message=error.message, details={"limit": "cost"})
         case _:
             return Failure(category="invalid_request", message=error.message)
 
@@ -304,11 +306,12 @@ def _close_stream(run: Run, turn: TurnState, cause: Literal["cancelled", "failed
 
 
 async def _cancel(run: Run, turn: TurnState) -> None:
-    """The closing batch of a cancelled turn: stream, calls, turn; then nothing of it comes any more."""
+    """The closing batch of a turn that was stopped: stream, calls, turn; then nothing of it comes any more."""
     _close_stream(run, turn, "cancelled")
     stop_calls(run, turn, "cancelled")
-    cause = turn.cancel.cause if turn.cancel is not None else "cancelled"
-    run.log.append(TurnCancelled(cause=cause), place=turn.id)
+    asked = turn.cancel or CancelRequested()
+    end = TurnCancelled(cause=asked.cause) if asked.failure is None else TurnFailed(failure=asked.failure)
+    run.log.append(end, place=turn.id)
     with anyio.move_on_after(CLOSING_S, shield=True):
         await run.log.commit()
 

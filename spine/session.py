@@ -11,6 +11,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from spine.agent import Agent, Limits
 from spine.approving import Decision, decided
+from spine.budgets import Time, as_overrides, check_price, limits_of
 from spine.errors import SessionBusy, TurnFailed, UsageError
 from spine.events import (
     AgentFact,
@@ -29,6 +30,7 @@ from spine.host import Host
 from spine.inbox import Inbox
 from spine.inputs import InboxEvent, Input, checked_optional_text, checked_text, clean_message, input_messages
 from spine.llm.chunks import Chunk
+from spine.llm.errors import Failure
 from spine.llm.request import Route
 from spine.log import SessionLog, Synchronised
 from spine.loop import run_turn
@@ -61,6 +63,8 @@ class Session:
         self._announced = False
         self._output: Any = None
         """The type that the turn begun last was asked for."""
+        self._time: Time | None = None
+        """The running turn's limit on time."""
         self._inbox = Inbox(run.log, self._append)
 
     # ------------------------------------------------------------------------------------------------- looking
@@ -142,9 +146,11 @@ class Session:
             self._run.deps = deps
 
     def tick(self) -> None:
-        """Called by the runtime now and then while a turn runs: late chunks are recorded, late hooks stopped."""
+        """Called by the runtime now and then while a turn runs: records late chunks, stops late hooks and turns."""
         if self._run.flow is not None:
             self._run.flow.flush_if_due()
+        if self._time is not None and (failure := self._time.used_up(self._status.turn)) is not None:
+            self._ask_to_stop("limit", failure=failure)
         overdue = self._run.watch.overdue()
         if overdue is not None and self._run.cancel_scope is not None:
             self._run.watch.cut = overdue
@@ -185,6 +191,7 @@ class Session:
             if begin is not None:
                 begin()
             state: TurnState = self._status.turn
+            self._time = Time.of(limits_of(self.agent, state.started.overrides), self._run.clock)
             await run_turn(self._run)
         finally:
             self._is_running = False
@@ -205,14 +212,14 @@ class Session:
             raise TurnFailed(f"turn {turn.id} failed: {text}", turn=turn, hint=f"spine log {self.id}")
 
     def _make_turn(self, state: TurnState) -> Turn:
-        return make_turn(self._status, state, self._run.log.head, self._run.clock.now())
+        return make_turn(self._status, state, self._run.log.head, self._run.clock.now(), self.agent)
 
     def _overrides(self, model: str | None = None, output: Any = None, limits: Limits | None = None) -> JsonObject:
         overrides: dict[str, Any] = {}
         if model is not None:
             overrides["model"] = str(self._host.resolve_model(model))
         if limits is not None:
-            overrides["steps"] = limits.steps
+            overrides |= as_overrides(limits)
         self._output = output = self._run.agent.output if output is None else output
         if output is not None:
             overrides["output"] = output_schema(output)
@@ -238,9 +245,10 @@ class Session:
             self._append(InputDelivered(inputs=inputs), place=place)
 
     def _resolve(self, overrides: Mapping[str, Any]) -> None:
-        """Raise `RouteUnknown` or `KeyMissing` now rather than in the middle of a turn."""
+        """Raise `RouteUnknown`, `KeyMissing` or `BudgetUnknown` now rather than in the middle of a turn."""
         route = Route.parse(overrides["model"]) if "model" in overrides else self._run.route
-        self._run.routes.resolve(route, self._run.scope)
+        target = self._run.routes.resolve(route, self._run.scope)
+        check_price(limits_of(self.agent, overrides), route, target.prices)
 
     def check_idle(self) -> None:
         """Raise `SessionBusy` while a turn is open."""
@@ -361,13 +369,13 @@ class Session:
         else:
             await self._drive(check=False)
 
-    def _ask_to_stop(self, cause: str, by: str | None = None) -> bool:
+    def _ask_to_stop(self, cause: str, by: str | None = None, failure: Failure | None = None) -> bool:
         """Record that the open turn must stop, and stop what runs; False when there is none, or it was asked before."""
         cause, by = checked_text("cause", cause), checked_optional_text("by", by)
         turn = self._status.turn
         if turn is None or turn.cancel is not None:
             return False
-        self._append(CancelRequested(cause=cause, by=by), place=turn.id)
+        self._append(CancelRequested(cause=cause, by=by, failure=failure), place=turn.id)
         if self._run.cancel_scope is not None:
             self._run.cancel_scope.cancel()
         return True

@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 import attrs
 
+from spine.agent import Agent
+from spine.budgets import limits_of, unreported
 from spine.events import ApprovalRequested, ToolCompleted
 from spine.frozen import frozen
 from spine.llm.errors import Failure
@@ -72,8 +74,10 @@ class Turn:
         )
 
 
-def make_turn(status: SessionStatus, turn: TurnState, head: tuple[int, bytes], now: int) -> Turn:
-    """The value of a turn's folded state."""
+def make_turn(
+    status: SessionStatus, turn: TurnState, head: tuple[int, bytes], now: int, agent: Agent | None = None
+) -> Turn:
+    """The value of a turn's folded state; with the agent, warnings tell what its limits could not count."""
     answer = turn.answer[1] if turn.answer else None
     return Turn(
         id=turn.id,
@@ -95,7 +99,7 @@ def make_turn(status: SessionStatus, turn: TurnState, head: tuple[int, bytes], n
         steps=turn.steps,
         retries=turn.retries,
         stop_reason=answer.stop_reason if answer else None,
-        warnings=_warnings(turn),
+        warnings=_warnings(turn, agent),
         error=turn.failure if turn.status == "failed" else None,
         duration_s=max(0, (turn.ended_at or now) - turn.at) / 1_000_000,
         head=head,
@@ -108,11 +112,13 @@ def with_output(turn: Turn, types: tuple[Any, ...], asked: Any) -> Turn:
     return attrs.evolve(turn, output=output, warnings=(*turn.warnings, problem) if problem else turn.warnings)
 
 
-def _warnings(turn: TurnState) -> tuple[str, ...]:
+def _warnings(turn: TurnState, agent: Agent | None) -> tuple[str, ...]:
     found = []
     if not turn.complete:
         found.append("the answer was cut")
     if turn.answer is not None:
         losses = turn.answer[1].metadata.get("losses", ())
         found.extend(str(loss) for loss in losses)
+    if agent is not None and (uncounted := unreported(limits_of(agent, turn.started.overrides), turn)) is not None:
+        found.append(uncounted)
     return tuple(found)

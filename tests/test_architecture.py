@@ -30,7 +30,7 @@ ROWS: tuple[tuple[int, str], ...] = (
     (5, "chunk_arrays functions outputs project_file scope"),
     (5, "codec"),
     (6, "agent inputs projectors"),
-    (7, "commits estimates recovery requests snapshots stored"),
+    (7, "budgets commits estimates recovery requests snapshots stored"),
     (8, "rebuild turn"),
     (8, "appending log"),
     (9, "capabilities exports hooks routes"),

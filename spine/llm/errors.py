@@ -60,7 +60,8 @@ class Failure:
     """HTTP status; None when there was none or it was 200."""
     request_id: str | None = attrs.field(default=None, converter=as_optional_text)
     details: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
-    """For `unsupported_capability`: provider, model, capability, request_feature. For limits: the numbers."""
+    """For `unsupported_capability`: provider, model, capability, request_feature. For limits: `limit`,
+    `allowed`, `used`; cost in millionths of `currency`."""
     raw: str | None = attrs.field(default=None, converter=as_optional_text)
     """The body, bounded and scrubbed."""
 

@@ -203,6 +203,9 @@ def _hook_failed(data: HookFailed, step: StepEntry | None) -> Iterator[Line]:
 
 
 def _cancel_requested(data: CancelRequested, step: StepEntry | None) -> Iterator[Line]:
+    if data.failure is not None:
+        yield Line("~", with_reason("stopped by a limit", data.failure.message))
+        return
     by = "" if data.by is None else f" by {one_line(data.by)}"
     yield Line("~", with_reason(f"cancel requested{by}", None if data.cause == "cancelled" else data.cause))
 

@@ -320,6 +320,7 @@ def _hook_failed(data: HookFailed, event: RecordedEvent, log: LogContext) -> Par
 
 def _cancel_requested(data: CancelRequested, event: RecordedEvent, log: LogContext) -> Parts:
     yield one_line(data.cause)
+    yield "" if data.failure is None else _reason(data.failure.message)
     yield "" if data.by is None else f"by {one_line(data.by)}"
 
 

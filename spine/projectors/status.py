@@ -143,8 +143,12 @@ class TurnState:
     cancel: CancelRequested | None = None
     suspended: tuple[str, ...] = ()
     usage: Usage = Usage()
-    cost_micros: int | None = 0
-    """Sum in millionths; None once an answer had no price."""
+    has_unreported: bool = False
+    """Whether some answer did not report both input and output tokens."""
+    spent_micros: int = 0
+    """What the answers with a known cost cost, in millionths."""
+    has_unpriced: bool = False
+    """Whether the cost of some answer is not known."""
     currency: str = "USD"
     prices: str = ""
     status: Literal["open", "completed", "failed", "cancelled", "suspended"] = "open"
@@ -164,9 +168,9 @@ class TurnState:
     @property
     def cost(self) -> Cost | None:
         """The sum, None when some answer has no price."""
-        if self.cost_micros is None or not self.prices:
+        if self.has_unpriced or not self.prices:
             return None
-        return Cost(micros=self.cost_micros, currency=self.currency, prices=self.prices)
+        return Cost(micros=self.spent_micros, currency=self.currency, prices=self.prices)
 
 
 @define
@@ -278,10 +282,12 @@ def _committed(state: SessionStatus, event: Envelope, data: MessageCommitted) ->
     turn.calls = {block.id: CallState(block) for block in calls}
     turn.all_calls.extend(turn.calls.values())
     turn.usage = add_usage(turn.usage, data.usage)
-    if data.cost is None or turn.cost_micros is None:
-        turn.cost_micros = None
+    if data.usage.input_tokens is None or data.usage.output_tokens is None:
+        turn.has_unreported = True
+    if data.cost is None:
+        turn.has_unpriced = True
     else:
-        turn.cost_micros += data.cost.micros
+        turn.spent_micros += data.cost.micros
         turn.currency, turn.prices = data.cost.currency, data.cost.prices
     turn.phase = "calls" if calls else _after(turn)
 

@@ -20,7 +20,8 @@ START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 """When a fake clock begins, unless told otherwise."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SETTLING = 3
-"""Checkpoints before a sleeper moves the clock: whoever is about to sleep for less is asleep by then."""
+"""Checkpoints before a sleeper moves the clock, by which whoever is about to sleep for less is asleep; and after it, by
+which those who waited for that time have acted: what is cut off then does not come back."""
 
 
 @attrs.define(eq=False)
@@ -57,11 +58,11 @@ class FakeClock:
         sleeper = _Sleeper(self._elapsed + _microseconds(delay_s))
         self._sleeping.append(sleeper)
         try:
-            for _ in range(_SETTLING):
-                await checkpoint()
+            await _settle()
             while (first := min(self._sleeping, key=lambda each: each.due)) is not sleeper:
                 await first.woken.wait()
-            self._move_to(max(sleeper.due, self._elapsed))
+            if self._move_to(max(sleeper.due, self._elapsed)):
+                await _settle()
         finally:
             self._sleeping.remove(sleeper)
             sleeper.woken.set()
@@ -79,12 +80,19 @@ class FakeClock:
             if pause in self._pausing:
                 self._pausing.remove(pause)
 
-    def _move_to(self, elapsed: int) -> None:
+    def _move_to(self, elapsed: int) -> bool:
+        """Whether a pause was over then."""
         self._elapsed = elapsed
         over = [pause for pause in self._pausing if pause.due <= elapsed]
         self._pausing = [pause for pause in self._pausing if pause.due > elapsed]
         for pause in over:
             pause.woken.set()
+        return bool(over)
+
+
+async def _settle() -> None:
+    for _ in range(_SETTLING):
+        await checkpoint()
 
 
 def _microseconds(delay_s: float) -> int:

@@ -8,7 +8,7 @@ import pytest
 from spine import Agent, Limits, tool
 from spine.agent import contract
 from spine.codec import Codec
-from spine.errors import DuplicateContribution, LimitUnavailable, RouteUnknown, UsageError
+from spine.errors import DuplicateContribution, RouteUnknown, UsageError
 from spine.llm.request import Route
 from spine.tools import Tool, ToolDefinition
 
@@ -97,12 +97,52 @@ def test_two_tools_of_one_name_are_refused_with_both_places() -> None:
         Agent("p:m", tools=[LOOK, LOOK.evolve(effect="idempotent")])
 
 
-@pytest.mark.parametrize("steps", [0, -1, 1.5, "3", True, None])
-def test_a_limit_of_steps_is_a_positive_whole_number(steps: Any) -> None:
-    """Anything else is refused."""
-    with pytest.raises((UsageError, LimitUnavailable)):
-        Limits(steps=steps)
-    assert Limits().steps == 50
+COUNT = "must be a positive whole number"
+AMOUNT = "must be an amount over 0 with its currency, of at most six decimals"
+SECONDS = "must be a number of seconds over 0"
+NO_LIMITS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "steps": ((0, -1, 1.5, "3", True, None), COUNT),
+    "tokens": ((0, -1, 1.5, "3", True), COUNT),
+    "cost": (
+        (
+            *(0.5, 1, True, "", "0.50", "USD", "0.50USD", "0.50 usd", "0.50 Euro", "-1 USD", "+1 USD", ".5 USD"),
+            *("1. USD", "0 USD", "0.000000 USD", "$0", "1,000 USD", "1e3 USD", "nan USD", "0.1234567 USD", " 1 USD"),
+            *("1 USD\n", "0.50  USD", "0.50 €", "\u0661 USD", "1234567890123 USD"),
+        ),
+        AMOUNT,
+    ),
+    "wall_s": ((0, -1, float("nan"), float("inf"), "3", True), SECONDS),
+}
+
+
+@pytest.mark.parametrize("name", NO_LIMITS)
+def test_what_is_no_limit_is_refused_when_it_is_made(name: str) -> None:
+    """With the value that was found, and what is accepted."""
+    values, wanted = NO_LIMITS[name]
+    for value in values:
+        with pytest.raises(UsageError) as refused:
+            Limits(**{name: value})
+        assert refused.value.message == f"limit {name} is {value!r}; it {wanted}"
+
+
+COSTS = {
+    "0.50 USD": ("0.50 USD", 500_000),
+    "$0.50": ("0.50 USD", 500_000),
+    "3 EUR": ("3 EUR", 3_000_000),
+    "0.000001 CHF": ("0.000001 CHF", 1),
+    "1234567.100000 USD": ("1234567.100000 USD", 1_234_567_100_000),
+}
+
+
+@pytest.mark.parametrize(("given", "kept"), COSTS.items())
+def test_a_limit_on_cost_is_kept_in_millionths(given: str, kept: tuple[str, int]) -> None:
+    limits = Limits(cost=given)
+    assert (limits.cost, limits.cost_micros) == kept
+
+
+def test_only_steps_are_limited_unless_said_otherwise() -> None:
+    assert attrs.astuple(Limits()) == (50, None, None, None)
+    assert attrs.astuple(Limits(steps=1, tokens=1, wall_s=0.001)) == (1, None, 1, 0.001)
 
 
 CHANGES: dict[str, dict[str, Any]] = {

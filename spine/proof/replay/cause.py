@@ -267,9 +267,9 @@ def _of_failure(case: _Case) -> Cause | None:
             named = re.search(r"\bspine_\w+", event.data.failure.message)
             plugin = str(event.data.failure.details["plugin"])
             return _of_plugins(named[0] if named else "", [plugin], case)
-        if isinstance(event.data, TurnFailed) and event.data.failure.category == "limit":
+        if isinstance(event.data, TurnFailed | StepFailed) and "limit" in event.data.failure.details:
             agent = case.run.agent.name if case.run is not None else ""
-            return Cause(kind="limit", name=str(event.data.failure.details.get("limit", "")), owner=f"agent {agent}")
+            return Cause(kind="limit", name=str(event.data.failure.details["limit"]), owner=f"agent {agent}")
         if event.origin is not None:
             return _of_plugins("spine_post_step", [event.origin], case)
     return None

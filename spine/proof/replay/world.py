@@ -47,7 +47,7 @@ from spine.events import (
 )
 from spine.execution import Executed
 from spine.llm.chunks import Chunk
-from spine.llm.errors import ProviderError, provider_error
+from spine.llm.errors import Failure, ProviderError, provider_error
 from spine.llm.request import ModelRequest
 from spine.llm.response import ModelResponse
 from spine.proof.replay.log import Recording
@@ -61,7 +61,7 @@ STIMULI: Final = (InputAccepted, ApprovalDecided, SessionRenamed, CancelRequeste
 POLL_S: Final = 0.001
 _NOT_RETURNED: Final = ("interrupted", "not_started")
 _OURS: Final = frozenset(("hook_failed", "limit", "internal"))
-"""Failures that no provider gives."""
+"""Failures that no provider gives, beside a limit that could not be checked."""
 
 
 class ProcessOver(Exception):
@@ -199,7 +199,7 @@ class World:
                 withheld.add(event.data.call)
             elif isinstance(event.data, ToolCompleted) and event.seq <= self.end:
                 returned |= {event.data.call} if event.data.status not in _NOT_RETURNED else set()
-            elif isinstance(event.data, TurnCancelled):
+            elif isinstance(event.data, TurnCancelled | TurnFailed):
                 break
         return withheld, returned
 
@@ -256,13 +256,13 @@ class World:
     def check(self, request: ModelRequest) -> None:
         """Refuse the request when it was refused."""
         event = self.next
-        if event is not None and isinstance(event.data, StepFailed) and event.data.failure.category not in _OURS:
+        if event is not None and isinstance(event.data, StepFailed) and not _is_ours(event.data.failure):
             raise ProviderError(event.data.failure)
 
     def refuse_route(self) -> None:
         """Refuse a route that no request was made with, when that is what the log says."""
         event = self.next
-        if event is None or not isinstance(event.data, StepFailed):
+        if event is None or not isinstance(event.data, StepFailed) or _is_ours(event.data.failure):
             return
         failure = event.data.failure
         if failure.category == "not_found":
@@ -443,6 +443,11 @@ class Unpassed(set[CallId]):
         """The hooks are done with a call."""
         super().discard(element)
         self._world.deliver()
+
+
+def _is_ours(failure: Failure) -> bool:
+    """Whether a replay comes to a failure by itself."""
+    return failure.category in _OURS or "limit" in failure.details
 
 
 def response_of(data: MessageCommitted) -> ModelResponse:

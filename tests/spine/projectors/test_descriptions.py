@@ -180,6 +180,7 @@ LINES: list[tuple[Any, str]] = [
     (HookFailed(hook="spine_post_step", plugin="noisy@2.0", error="a\nb"), "spine_post_step of noisy@2.0 · a\\nb"),
     (CancelRequested(), "cancelled"),
     (CancelRequested(cause="deadline", by="ann"), "deadline · by ann"),
+    (CancelRequested(cause="limit", failure=Failure(category="limit", message="10 s used")), "limit · 10 s used"),
     (asked(), "a1 · refund(amount_cents=1290, order_id=\"1017\") · refunds need a person"),
     (
         asked("a2", reason=None, replaces="a1", patches=(ORDERS,)),

@@ -168,6 +168,11 @@ OTHER_FACTS: dict[str, tuple[Any, str | None, list[str]]] = {
         None,
         ["  ! hook h of p@1 failed"],
     ),
+    "a limit outside of steps": (
+        CancelRequested(failure=Failure(category="limit", message="10 s\nused")),
+        "t9",
+        ["  ~ stopped by a limit: 10 s\\nused"],
+    ),
     "a cancel outside of steps": (CancelRequested(cause="a\nb"), "t9", ["  ~ cancel requested: a\\nb"]),
     "a step refused before its request": (
         StepFailed(failure=Failure(category="limit", message="no")),
