@@ -22,7 +22,7 @@ from spine.llm.usage import Cost, Usage, total_usage
 from spine.projectors.contents import Contents
 from spine.projectors.phrases import counted, listed, money
 from spine.projectors.visible import one_line
-from spine.values import StepId, TurnId, turn_of
+from spine.values import StepId, TurnId
 
 
 @frozen(kw_only=True)
@@ -102,17 +102,18 @@ class StepTally:
 class Tallies:
     """The tallies of all steps, in order, and the contents that name their routes."""
 
-    steps: dict[StepId, StepTally] = attrs.Factory(dict)
-    turns: dict[TurnId, list[StepTally]] = attrs.Factory(dict)
+    steps: dict[str, StepTally] = attrs.Factory(dict)
+    """By place, which is a step's id."""
+    turns: dict[str, list[StepTally]] = attrs.Factory(dict)
     contents: Contents = attrs.Factory(Contents)
 
     def of(self, event: RecordedEvent) -> StepTally:
         """The tally of the step an event belongs to."""
-        place = StepId(event.place or "")
+        place = event.place or ""
         tally = self.steps.get(place)
         if tally is None:
-            tally = self.steps[place] = StepTally(place)
-            turn = turn_of(place)
+            tally = self.steps[place] = StepTally(StepId(place))
+            turn = place.partition("s")[0]
             if turn in self.turns:
                 self.turns[turn].append(tally)
             else:
@@ -134,12 +135,13 @@ class Tallies:
         """The figures of some steps."""
         tallies = list(tallies)
         answers = [answer for tally in tallies for answer in tally.answers]
-        unpriced = dict.fromkeys(
-            (self.route(tally), _lacks_usage(answer.usage))
-            for tally in tallies
-            for answer in tally.answers
-            if answer.cost is None
-        )
+        unreported, unpriced = 0, dict[tuple[str | None, bool], None]()
+        for tally in tallies:
+            for answer in tally.answers:
+                lacks_usage = _lacks_usage(answer.usage)
+                unreported += lacks_usage
+                if answer.cost is None:
+                    unpriced[self.route(tally), lacks_usage] = None
         cost, cost_unknown = _sum_of_costs(
             [answer.cost for answer in answers if answer.cost is not None],
             [_why_unknown(route, lacks_usage) for route, lacks_usage in unpriced],
@@ -150,7 +152,7 @@ class Tallies:
             retries=sum([tally.retries for tally in tallies]),
             tool_calls=sum([tally.tool_calls for tally in tallies]),
             answers=len(answers),
-            unreported=sum([_lacks_usage(answer.usage) for answer in answers]),
+            unreported=unreported,
             interrupted=sum([tally.interrupted for tally in tallies]),
             usage=total_usage([answer.usage for answer in answers]),
             failed_usage=total_usage([usage for tally in tallies for usage in tally.failed]),

@@ -97,7 +97,7 @@ class _Call:
 
 @define
 class _Step:
-    step: StepId
+    step: str
     event: RecordedEvent
     requested: ModelRequested | None = None
     parts: list[ContentBlock | _Call | RecordedEvent] = attrs.Factory(list)
@@ -184,7 +184,7 @@ def _finished_call(call: _Call, tallies: Tallies) -> Call:
 
 
 def _arriving(step: _Step) -> list[Any]:
-    assembler = Assembler(step.step)
+    assembler = Assembler(StepId(step.step))
     for flush in step.chunks:
         for chunk in flush.chunks:
             assembler.add(chunk)
@@ -241,7 +241,8 @@ def _suspended(state: TranscriptState, event: RecordedEvent, data: TurnSuspended
 
 
 def _requested(state: TranscriptState, event: RecordedEvent, data: ModelRequested) -> None:
-    state.step = step = _Step(StepId(event.place or ""), event, data, attempts=1, is_answering=True)
+    state.step = step = _Step(event.place or "", event, data)
+    step.attempts, step.is_answering = 1, True  # each keyword would cost as much as the rest of the call
     state.entries.append(step)
 
 
@@ -249,7 +250,7 @@ def _step_of(state: TranscriptState, event: RecordedEvent) -> _Step:
     step = state.step
     if step is None or (event.place is not None and step.step != event.place):
         # A step that failed before its request went out.
-        state.step = step = _Step(StepId(event.place or ""), event)
+        state.step = step = _Step(event.place or "", event)
         state.entries.append(step)
     return step
 

@@ -48,6 +48,6 @@ class SessionUsage:
         return UsageReport(
             total=state.sum(state.steps.values()),
             models=MappingProxyType({model: state.sum(tallies) for model, tallies in by_model.items()}),
-            turns=MappingProxyType({turn: state.sum(tallies) for turn, tallies in state.turns.items()}),
-            steps=MappingProxyType({step: state.sum([tally]) for step, tally in state.steps.items()}),
+            turns=MappingProxyType({TurnId(turn): state.sum(tallies) for turn, tallies in state.turns.items()}),
+            steps=MappingProxyType({tally.step: state.sum([tally]) for tally in state.steps.values()}),
         )

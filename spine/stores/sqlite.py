@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from spine.errors import LogBroken, StoreBusy, StoreUnavailable
 from spine.store import Append, Claim, Content, InboxEntry, Owner, Row, SessionInfo, Snapshot
@@ -315,7 +315,7 @@ class SqliteStore:
         base = _base(no)
         only = f" AND kind IN (SELECT id FROM kinds WHERE type IN ({_marks(types)}))" if types else ""
         rows: list[Row] = []
-        size, kinds, add = 0, self._kinds, rows.append
+        size, kinds, add, new = 0, self._kinds, rows.append, tuple.__new__
         packed = where = None  # the place of the row before: most rows share it
         with self._reading() as connection:
             cursor = connection.execute(_PAGE.format(types=only) + str(_PAGE_ROWS), (base | after, base | last, *types))
@@ -326,7 +326,7 @@ class SqliteStore:
                         data, hash = _to_bytes(data), _to_bytes(hash)
                     if place != packed:
                         packed, where = place, _unpack(place)
-                    add(_make_row((key - base, type_, version, at + created, where, origin, required, data, hash)))
+                    add(new(Row, (key - base, type_, version, at + created, where, origin, required, data, hash)))
                     size += len(data)
                     if size >= _PAGE_BYTES:
                         cursor.close()
@@ -482,10 +482,6 @@ def _pack(place: str | None) -> int | str | None:
 def _to_bytes(stored: object) -> bytes:
     """Bytes as they are; an edit by hand may have left text or a number, whose bytes then fail their hash."""
     return stored if type(stored) is bytes else str(stored).encode()
-
-
-# A named tuple's own call costs twice as much, and long logs are read row by row.
-_make_row: Callable[[tuple[Any, ...]], Row] = functools.partial(tuple.__new__, Row)
 
 
 @functools.lru_cache(maxsize=1024)
