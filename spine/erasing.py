@@ -17,6 +17,7 @@ from spine import events as e
 from spine.appending import batch_of, claimed, store_all
 from spine.codec import Codec
 from spine.errors import LogBroken, SessionBusy, UsageError
+from spine.frozen import frozen
 from spine.llm.errors import Failure
 from spine.messages import Message, RefusalBlock, TextBlock, ThinkingBlock, ToolCallBlock, ToolResultBlock
 from spine.recorded import ERASED_TEXT, erased_content, erased_data, is_erased
@@ -27,7 +28,7 @@ from spine.values import EMPTY_OBJECT, Digest, SessionId, clean_text, decode, di
 __all__ = ["Erased", "Erasure", "carry_out", "erase", "plan"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Erased:
     """What an erasure did. `sessions` all had or shared an event that was erased, and say so at their end."""
 
@@ -38,7 +39,7 @@ class Erased:
     """Contents that erased events referred to, and that are still there."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Erasure:
     """What is to be erased, looked up and not yet done."""
 

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import Any, BinaryIO, Final
 
-import attrs
 import msgspec
 
 from spine.appending import claimed, store_all
 from spine.codec import Codec, row_hash
 from spine.errors import LogBroken, SessionExists, StoreUnavailable, ValueRefused
+from spine.frozen import frozen
 from spine.log import LogReader
 from spine.store import ERASED_TYPE, Append, Content, Owner, Row, SessionInfo, Store, digests_in
 from spine.stored import StoredLog
@@ -64,7 +64,7 @@ class _Content(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 # ---------------------------------------------------------------------------------------------------------- writing
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Exported:
     """What was written."""
 
@@ -321,7 +321,7 @@ def needed_contents(row: Row) -> tuple[Digest, ...]:
 # --------------------------------------------------------------------------------------------------------- importing
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Imported:
     """What an import did. `added` events are new in the store; `torn` says what was cut off the file's end."""
 

@@ -21,8 +21,10 @@ LATE: Final[Mapping[str, str]] = MappingProxyType(
         "spine.wire.adapter": "spine.opening",  # httpx
         "cattrs": "spine.codec",  # 2 MiB, and what only declares agents writes no event
         "importlib.metadata": "spine.plugins",  # brings email and zipfile: 3 MiB
+        "tomllib": "spine.project_file",  # for projects with a spine.toml
         "lzma": "spine.snapshots",  # for long sessions only, and not in every Python
         "spine.project_models": "spine.project_file",
+        "spine.holding": "spine.runtime",
         "spine.keys": "spine.config",
         "yaml": "spine.testing.scenarios.yaml_tree",
         "spine.testing.stores.machine": "spine.testing.stores.contract",  # hypothesis

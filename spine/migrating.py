@@ -7,11 +7,10 @@ proved: it is kept only when history, transcript, usage and status come out equa
 from collections.abc import Iterator
 from typing import Any
 
-import attrs
-
 from spine.appending import claimed, store_all
 from spine.codec import row_hash
 from spine.errors import LogBroken, SessionExists
+from spine.frozen import frozen
 from spine.projectors import SessionTranscript, SessionUsage
 from spine.projectors.model_history import ModelHistory
 from spine.projectors.projector import Projector
@@ -26,7 +25,7 @@ __all__ = ["Migrated", "migrate"]
 BATCH_ROWS = 500
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Migrated:
     """A proved copy. With no event `upcast` every byte and hash is the original's, else the chain is a new one."""
 

@@ -4,7 +4,6 @@ The shape of the file is the table at the end. What concerns providers and model
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final, NoReturn
@@ -49,6 +48,7 @@ def read_project(content: str, name: str) -> ProjectFile:
 
     Raises `ConfigInvalid` for broken TOML, an unknown key, a value out of range, and a key of a provider.
     """
+    tomllib = _tomllib()
     try:
         document = tomllib.loads(content, parse_float=Decimal)
     except tomllib.TOMLDecodeError as exc:
@@ -82,6 +82,7 @@ def _lines(content: str) -> dict[KeyPath, int]:
 
 
 def _statement(lines: list[str], begin: int) -> tuple[int, dict[str, Any]]:
+    tomllib = _tomllib()
     for end in range(begin + 1, len(lines) + 1):
         try:
             return end, tomllib.loads("\n".join(lines[begin:end]))
@@ -99,6 +100,11 @@ def _paths(table: Mapping[str, Any]) -> Iterable[KeyPath]:
 
 
 # ---------------------------------------------------------------------------------------------------------- readers
+
+
+def _tomllib() -> Any:
+    """Most processes find no file that it should read."""
+    return late.load("tomllib")
 
 
 def _models() -> Any:

@@ -5,7 +5,7 @@ import random as randomness
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
@@ -16,14 +16,13 @@ from spine.clock import Clock, SystemClock
 from spine.codec import Codec
 from spine.commits import Writer, off_loop
 from spine.config import Settings, find_key, load_settings, make_store_folder
-from spine.erasing import Erased, carry_out, plan
 from spine.errors import RouteUnknown, SessionExists, SessionUnknown, SpineError, UsageError
 from spine.forking import Forked, fork
-from spine.holding import erase_held
 from spine.hooks import Hooks
 from spine.host import contained as _contained
 from spine.inbox import put
 from spine.keeping import LEASE_US, keep, tell_observers
+from spine.late import load
 from spine.llm.catalogue import Provider
 from spine.llm.protocols import Adapter
 from spine.llm.providers import CATALOGUE
@@ -47,6 +46,9 @@ from spine.store import Claim, SessionInfo, Store
 from spine.threads import Workers
 from spine.values import JsonObject, ScopeId, Secret, SessionId, freeze_object, session_id
 from spine.watchdog import watch_loop
+
+if TYPE_CHECKING:  # most runtimes erase nothing
+    from spine.erasing import Erased
 
 VERSION = "0.1.0"
 TICK_S = 0.05
@@ -344,15 +346,16 @@ class Runtime:
 
     async def erase(
         self, id: str, seqs: Sequence[int] = (), contents: Sequence[str] = (), *, reason: str, by: str | None = None
-    ) -> Erased:
+    ) -> "Erased":
         """Erase events and contents of a stored session, also while it is open here; see `spine.erasing`.
 
         Raises `SessionBusy` while a turn of it, or of a fork that shares the events, is open.
         """
-        planned = await off_loop(self.store, plan, self.reader(id), seqs, contents)
-        opened = [self._sessions[each] for each in planned.concerned if each in self._sessions]
-        do = partial(carry_out, planned, reason=reason, by=by, owner=this_process(now := self._clock.now(), 0), now=now)
-        return await erase_held(self.store, opened, do, self._release, self._claim)
+        now = self._clock.now()
+        facts = {"reason": reason, "by": by, "owner": this_process(now, 0), "now": now}
+        erase, source = load("spine.holding").erase_held, self.reader(id)
+        erased: Erased = await erase(source, seqs, contents, self._sessions, self._release, self._claim, **facts)
+        return erased
 
     def reader(self, id: str) -> LogReader:
         """A session's log for reading, whoever owns it."""

@@ -3,12 +3,13 @@
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import anyio
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint_if_cancelled
 
+from spine import projectors
 from spine.agent import Agent, Limits
 from spine.approving import Decision, decided
 from spine.budgets import Time, as_overrides, check_price, limits_of
@@ -39,8 +40,6 @@ from spine.outputs import output_schema
 from spine.portability import Portability, portability
 from spine.projectors.model_history import History
 from spine.projectors.status import TurnState
-from spine.projectors.transcript import SessionTranscript, Transcript
-from spine.projectors.usage import SessionUsage, UsageReport
 from spine.run import Run
 from spine.scope import Scope
 from spine.store import Claim
@@ -48,6 +47,9 @@ from spine.stream import TurnStream, watched
 from spine.turn import Turn, make_turn, with_output
 from spine.values import EMPTY_OBJECT, Digest, JsonObject, SessionId, freeze_object
 from spine.wording import WORDING_VERSION
+
+if TYPE_CHECKING:  # most sessions run and are never shown
+    from spine.projectors import Transcript, UsageReport
 
 
 class Session:
@@ -108,13 +110,13 @@ class Session:
         """The messages a model would be shown now."""
         return self._run.log.history
 
-    def transcript(self) -> Transcript:
+    def transcript(self) -> "Transcript":
         """What a person saw, committed events only."""
-        return self._run.log.project(SessionTranscript())
+        return self._run.log.project(projectors.SessionTranscript())
 
-    def usage(self) -> UsageReport:
+    def usage(self) -> "UsageReport":
         """Tokens and cost by model and step."""
-        return self._run.log.project(SessionUsage())
+        return self._run.log.project(projectors.SessionUsage())
 
     def portability(self, route: str | Route) -> Portability:
         """Whether the session could go on with another model, and what would be lost; nothing is sent or recorded.

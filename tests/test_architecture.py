@@ -56,7 +56,7 @@ FACE = ""
 """`spine/__init__.py`: what applications see; it may import anything and is imported by nobody inside."""
 LAZY_FACES = frozenset(f"spine/{room}__init__.py" for room in ("", "llm/", "projectors/", "testing/"))
 """Rooms whose names are imported from their homes when they are first asked for."""
-TYPES_ONLY = frozenset({"spine/config.py", "spine/frozen.py"})
+TYPES_ONLY = frozenset(f"spine/{name}.py" for name in ("config", "frozen", "runtime", "session"))
 """Modules that name types of a floor below which they do not want to load; the floors hold for these imports, too."""
 ROOMS = frozenset(
     ["messages", "tools", "llm", "events", "projectors", "hooks", "store", "wire", "testing", "errors", "values"]

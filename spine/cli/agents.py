@@ -13,12 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-import attrs
-
 from spine.agent import Agent
 from spine.config import Settings
 from spine.errors import SpineError, UsageError
 from spine.events import SessionCreated
+from spine.frozen import frozen
 from spine.projectors.usage import SessionUsage
 from spine.stored import StoredLog
 
@@ -36,7 +35,7 @@ __all__ = [
 _EXPLICIT: Final = ("--", "SPINE_")
 
 
-@attrs.frozen
+@frozen
 class ChosenAgent:
     """An agent, and the `module:attribute` it was found under; None for the plain assistant."""
 

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
-import attrs
-
 from spine import late
 from spine.cli.ending import HOLDS, NO_VERDICT, error_line
 from spine.cli.screen import note
@@ -19,6 +17,7 @@ from spine.codec import Codec
 from spine.config import Settings, load_settings
 from spine.errors import EventUnknown, SessionUnknown
 from spine.events import RecordedEvent, UnknownEvent
+from spine.frozen import frozen
 from spine.store import Row, SessionInfo, Store
 from spine.stored import StoredLog
 from spine.stores.opening import open_store, open_store_to_look
@@ -65,7 +64,7 @@ class LateCodec(Codec):
         return super().decode_row(session, row, prev_hash, contents)
 
 
-@attrs.frozen
+@frozen
 class Reading:
     """A store that is looked at."""
 

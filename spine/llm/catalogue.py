@@ -4,8 +4,7 @@ What is not listed works too: with careful traits, an unknown window and an unkn
 URL or a model's name.
 """
 
-from collections.abc import Mapping
-from fractions import Fraction
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import attrs
@@ -14,6 +13,10 @@ from spine.frozen import frozen
 from spine.llm.usage import Cost, Usage
 
 __all__ = ["Catalogue", "ModelEntry", "Prices", "Provider", "Traits", "price"]
+
+
+def _as_optional_tuple(values: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)
 
 
 @frozen(kw_only=True)
@@ -52,7 +55,7 @@ class Traits:
     """Messages: whether an effort is told as a budget of tokens; else the model adapts its thinking to the effort."""
     thinking_off: Literal["disabled", "between_tools"] = "disabled"
     """Messages: which kind of thinking is least, sent for `off`."""
-    thinking: tuple[str, ...] | None = attrs.field(default=None, converter=attrs.converters.optional(tuple))
+    thinking: tuple[str, ...] | None = attrs.field(default=None, converter=_as_optional_tuple)
     """Efforts the model knows; None: unknown, sent as they are."""
     call_id_pattern: str = r"[A-Za-z0-9_-]{1,64}"
     tool_name_pattern: str = r"[A-Za-z0-9_-]{1,64}"
@@ -88,7 +91,9 @@ def price(usage: Usage, prices: Prices | None) -> Cost | None:
         + written * write_price
         + usage.output_tokens * prices.output
     )
-    return Cost(micros=round(Fraction(millionths, 1_000_000)), currency=prices.currency, prices=prices.id)
+    micros, rest = divmod(millionths, 1_000_000)
+    is_more = rest > 500_000 or (rest == 500_000 and micros % 2 == 1)
+    return Cost(micros=micros + is_more, currency=prices.currency, prices=prices.id)
 
 
 @frozen(kw_only=True)

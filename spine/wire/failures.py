@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from spine.frozen import frozen
 from spine.llm.errors import RETRYABLE, Category, ProviderError, provider_error
 from spine.wire.bodies import error_object, from_json, to_json
 from spine.wire.delays import retry_delay
@@ -78,7 +79,7 @@ def status_category(status: int) -> Category:
 # ------------------------------------------------------------------------------------------------------- reading
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ErrorReading:
     """What an error body says: its own message, every code and type in it (lower case, most telling first), and a
     status that it names itself. `parsed` is the JSON body, None for text."""
@@ -247,7 +248,7 @@ def _values(source: Mapping[str, Any], *keys: str) -> Iterator[str]:
 # -------------------------------------------------------------------------------------------------------- judging
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Rules:
     """What one protocol's vendors say.
 

@@ -3,7 +3,7 @@
 Every number is a border at which the attempt fails as `protocol_error` or `timeout`; none of them truncates silently.
 """
 
-import attrs
+from spine.frozen import frozen
 
 __all__ = ["Deadlines", "WireLimits"]
 
@@ -11,7 +11,7 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WireLimits:
     """Sizes of one response. `line` and `event` bound a piece of an event stream, `response` the decompressed whole."""
 
@@ -27,7 +27,7 @@ class WireLimits:
     """Length of the arguments of one call, in characters."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Deadlines:
     """How long to wait, in seconds; None waits for ever.
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Generic, Protocol, TypeVar
 
-import attrs
-
+from spine.frozen import define
 from spine.llm.catalogue import Traits
 from spine.messages import Message
 
@@ -28,7 +27,7 @@ W = TypeVar("W", bound=Written)
 T = TypeVar("T")
 
 
-@attrs.define
+@define
 class _Entry(Generic[W]):
     """`apart` is the same message without vendor ids, made when they repeat in a request."""
 

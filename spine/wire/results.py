@@ -4,8 +4,7 @@ directly after the message with their calls."""
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-import attrs
-
+from spine.frozen import define
 from spine.messages import Message
 from spine.wire.bodies import to_json
 from spine.wire.memory import MessageMemory
@@ -14,7 +13,7 @@ from spine.wire.names import wire_name
 __all__ = ["WrittenMessage", "WrittenResult", "in_call_order", "join_messages"]
 
 
-@attrs.define
+@define
 class WrittenResult:
     """One result: the bytes `before` and `after` the id of its call. `call_id` is ours."""
 
