@@ -1,6 +1,5 @@
 """The value a turn gives its caller (floor 8): frozen, made from the folded state."""
 
-from html import escape
 from typing import Any, Literal
 
 import attrs
@@ -15,7 +14,7 @@ from spine.llm.usage import Cost, Usage
 from spine.messages import Message
 from spine.outputs import parse_asked
 from spine.projectors.status import SessionStatus, TurnState
-from spine.projectors.visible import visible
+from spine.projectors.visible import html_text
 from spine.tools import ToolOutcome
 from spine.values import CallId, JsonObject, TurnId
 
@@ -69,8 +68,8 @@ class Turn:
         # The classes keep notebooks from setting dollar signs as mathematics.
         return (
             '<div class="spine-turn tex2jax_ignore mathjax_ignore">'
-            f"<pre>{escape(visible(self.text))}</pre>"
-            f"<p>{escape(visible(f'turn {self.id} {self.status}{error} ({figures})'))}</p></div>"
+            f"<pre>{html_text(self.text)}</pre>"
+            f"<p>{html_text(f'turn {self.id} {self.status}{error} ({figures})')}</p></div>"
         )
 
 

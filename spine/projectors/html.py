@@ -8,13 +8,12 @@ import hashlib
 from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, tzinfo
-from html import escape
 
 from spine.projectors.blocks import Block, to_blocks
 from spine.projectors.entries import Told
 from spine.projectors.lines import Line, Mark
 from spine.projectors.phrases import clock
-from spine.projectors.visible import visible
+from spine.projectors.visible import html_text
 
 _STYLE = """
 .spine-transcript{color-scheme:light dark;max-width:52rem;margin:0 auto;padding:1rem;color:CanvasText;background:Canvas;
@@ -106,8 +105,3 @@ def _line(line: Line) -> Iterator[str]:
     # A parser drops a newline right after <pre>: the mark or the empty element keeps it.
     start = "<span></span>" if tag == "pre" and not mark else ""
     yield f'<{tag} class="{name}">{start}{mark}{html_text(line.text)}</{tag}>\n'
-
-
-def html_text(text: str) -> str:
-    """Foreign text as a text node: nothing in it acts or hides."""
-    return escape(visible(text), quote=True)

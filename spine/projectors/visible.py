@@ -23,6 +23,10 @@ _JOINED = "\u0620-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\u2190-\u21ff\u23
 _STYLED = "0-9#*\xa9\xae\u2000-\ufe0d\ufe10-\U0010ffff"
 
 
+_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+"""As `html.escape`, whose module brings a table of all entities and a pattern for them."""
+
+
 @cache
 def _escaped() -> re.Pattern[str]:
     # Made at the first text that needs it: that takes 3 ms, and most text is plain ASCII.
@@ -43,6 +47,11 @@ def one_line(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return _escaped().sub(_escape, text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def html_text(text: str) -> str:
+    """`visible` text as a text node of HTML: nothing in it acts or hides."""
+    return visible(text).translate(_HTML)
 
 
 def _escape(match: re.Match[str]) -> str:

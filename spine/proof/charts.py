@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from spine.projectors.html import html_text
+from spine.projectors.visible import html_text
 
 __all__ = ["STYLE", "Series", "bars"]
 

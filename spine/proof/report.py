@@ -9,9 +9,9 @@ from datetime import UTC, tzinfo
 from typing import Final
 
 from spine.events import ApprovalDecided, ApprovalRequested
-from spine.projectors.html import html_main, html_page, html_text
+from spine.projectors.html import html_main, html_page
 from spine.projectors.phrases import clock, counted, duration, listed, money, with_reason
-from spine.projectors.visible import one_line
+from spine.projectors.visible import html_text, one_line
 from spine.proof.charts import STYLE as CHART_STYLE
 from spine.proof.charts import Series, bars
 from spine.proof.course import Course, Step

@@ -2,12 +2,13 @@
 
 import sys
 import unicodedata
+from html import escape
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spine.projectors.visible import one_line, visible
+from spine.projectors.visible import html_text, one_line, visible
 
 KEPT = [
     "",
@@ -79,3 +80,8 @@ def test_what_was_shown_is_shown_the_same_again(text: str) -> None:
     assert visible(visible(text)) == visible(text)
     assert one_line(visible(text)) == one_line(text)
     assert len(one_line(text).splitlines()) <= 1
+
+
+@pytest.mark.parametrize("text", ["", "plain", "<b>&amp;\"'</b>", "a\x1b[0m<i>", "\u202e'"])
+def test_text_for_html_is_visible_and_escaped_as_the_standard_library_does_it(text: str) -> None:
+    assert html_text(text) == escape(visible(text), quote=True)
