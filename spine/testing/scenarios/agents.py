@@ -95,8 +95,8 @@ def make_agent(spec: str | AgentSpec, scenario: Scenario) -> Agent:
             raise ScenarioInvalid(f'{scenario.path.name}: agent "{spec}" is {type(agent).__name__}, no Agent')
         return agent
     options: dict[str, Any] = dict(spec.options)
-    if "steps" in options:
-        options["limits"] = Limits(steps=options.pop("steps"))
+    limits = {name: options.pop(name) for name in ("steps", "tokens", "cost", "wall_s") if name in options}
+    options["limits"] = Limits(**limits)
     tools: list[Any] = [_own_tool(tool, scenario) for tool in spec.tools]
     return Agent(spec.model, tools=tuple(tools), **options)
 
@@ -151,7 +151,7 @@ class ScenarioPlugin:
         routes = [(Route.parse(name), spec) for name, spec in self._scenario.models.items()]
         for provider in dict.fromkeys(route.provider for route, _ in routes):
             models = {
-                route.model: ModelEntry(window=spec.window, max_output=spec.max_output)
+                route.model: ModelEntry(window=spec.window, max_output=spec.max_output, prices=spec.prices)
                 for route, spec in routes
                 if route.provider == provider
             }

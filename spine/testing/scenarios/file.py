@@ -5,11 +5,14 @@ What a file may hold is the tables below; `scenario_schema` publishes them as JS
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+from spine.agent import Limits
 from spine.errors import ScenarioInvalid, UsageError
 from spine.events import CORE_EVENTS
+from spine.llm.catalogue import Prices
 from spine.llm.errors import CATEGORIES
 from spine.llm.response import STOP_REASONS
 from spine.testing.scenarios.entry import ENTRY
@@ -236,6 +239,9 @@ AGENT: Final[Kind] = ByType(
                     "module:attribute, names or patterns of plugins' tools, or definitions.",
                 ),
                 "steps": Field(Whole(1), "How many requests a turn may make."),
+                "tokens": Field(Whole(1), "How many tokens its answers may use."),
+                "cost": Field(Text(lambda text: Limits(cost=text)), "What they may cost, as 0.50 USD; needs prices."),
+                "wall_s": Field(Number(positive=True), "How many seconds a turn may run at a stretch."),
                 "max_output_tokens": Field(Whole(1), "Output limit of a request."),
                 "temperature": Field(Number(), "Sampling temperature."),
             },
@@ -259,10 +265,33 @@ _SECTION: Final = Shape(
         options=_options(values, "name", "text", "scope"),
     ),
 )
+
+
+def _prices(values: Mapping[str, Any], _: Node) -> Prices:
+    given = dict(values)
+    currency = given.pop("currency", "USD")
+    micros = {name: Decimal(repr(amount)) * 1_000_000 for name, amount in given.items()}
+    for name, amount in micros.items():
+        if amount != amount.to_integral_value():
+            raise UsageError(f"the price {name} has more than six decimals")
+    return Prices(id="scenario", currency=currency, **{name: int(amount) for name, amount in micros.items()})
+
+
+_PRICES: Final = Shape(
+    {
+        "currency": Field(Text(), "USD if not said."),
+        "input": Field(Number(), "Of a million tokens.", required=True),
+        "output": Field(Number(), "Of a million tokens.", required=True),
+        "cache_read": Field(Number(), "Of a million tokens from a cache; as other input if not said."),
+        "cache_write": Field(Number(), "Of a million tokens written to a cache; as other input if not said."),
+    },
+    _prices,
+)
 _MODEL: Final = Shape(
     {
         "window": Field(Whole(1), "Context window in tokens."),
         "max_output": Field(Whole(1), "Longest output in tokens."),
+        "prices": Field(_PRICES, "What its tokens cost."),
     },
     lambda values, _: ModelSpec(**values),
 )

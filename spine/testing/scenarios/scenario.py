@@ -6,6 +6,7 @@ from typing import Literal
 
 import attrs
 
+from spine.llm.catalogue import Prices
 from spine.testing.script import Entry
 from spine.values import EMPTY_OBJECT, Json, JsonObject, freeze, freeze_object
 
@@ -95,7 +96,7 @@ class AgentSpec:
     model: str
     tools: tuple[str | ToolSpec, ...] = ()
     options: JsonObject = attrs.field(default=EMPTY_OBJECT, converter=freeze_object)
-    """`name`, `instructions`, `steps`, `max_output_tokens`, `temperature`, as given."""
+    """`name`, `instructions`, `steps`, `tokens`, `cost`, `wall_s`, `max_output_tokens`, `temperature`, as given."""
 
 
 @attrs.frozen(kw_only=True)
@@ -111,10 +112,11 @@ class SectionSpec:
 
 @attrs.frozen(kw_only=True)
 class ModelSpec:
-    """What the catalogue knows of a model; tokens."""
+    """What the catalogue knows of a model: tokens, and what they cost."""
 
     window: int | None = None
     max_output: int | None = None
+    prices: Prices | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -22,8 +22,10 @@ from spine.messages import Message
 from spine.testing.script import words
 from spine.values import load, thaw
 
-__all__ = ["entries_of"]
+__all__ = ["FOREVER_S", "entries_of"]
 
+FOREVER_S: Final = 86_400
+"""How long that takes in a scenario which never came to its end: longer than anybody waits."""
 _COUNTS: Final = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
 
 
@@ -38,8 +40,11 @@ def entries_of(
     entries: list[dict[str, Any]] = []
     chunks: list[Any] = []
     expected: dict[str, Any] = {}
+    silence: float | str = "forever"
     for event in events:
         match event.type:
+            case "cancel.requested":  # a silence that is to use up a limit must take its time
+                silence = "forever" if event.data.failure is None else FOREVER_S
             case "model.requested":
                 chunks, expected = [], _expected(requests.get(event.seq))
             case "model.attempt_started":
@@ -52,7 +57,7 @@ def entries_of(
             case "model.attempt_failed":
                 entries.append(expected | _parts(chunks, event.data.usage, note) | _failed(event.data.failure))
             case "message.interrupted" if event.data.cause == "cancelled":
-                entries.append(expected | _parts(chunks, Usage(), note) | {"stall": "forever"})
+                entries.append(expected | _parts(chunks, Usage(), note) | {"stall": silence})
     return entries
 
 

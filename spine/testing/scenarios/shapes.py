@@ -112,17 +112,19 @@ class Whole:
 
 @attrs.frozen
 class Number:
-    """A number that is not negative."""
+    """A number that is not negative; nor 0, when it is `positive`."""
+
+    positive: bool = False
 
     def read(self, node: Node, source: Source) -> float:
         """The number."""
-        if type(node.value) not in (int, float) or node.value < 0:
-            raise _wrong(node, source, "a number from 0 on")
+        if type(node.value) not in (int, float) or node.value < 0 or (self.positive and node.value == 0):
+            raise _wrong(node, source, "a number over 0" if self.positive else "a number from 0 on")
         return float(node.value)
 
     def schema(self) -> Schema:
         """A number."""
-        return {"type": "number", "minimum": 0}
+        return {"type": "number", "exclusiveMinimum" if self.positive else "minimum": 0}
 
 
 @attrs.frozen

@@ -19,13 +19,11 @@ from spine.messages import JsonBlock, Message, TextBlock, text_of
 from spine.proof.request_view import request_views
 from spine.stored import StoredLog
 from spine.testing.scenarios.check import turns_of
-from spine.testing.scenarios.script_writing import entries_of
+from spine.testing.scenarios.script_writing import FOREVER_S, entries_of
 from spine.values import Secret, freeze, thaw
 
 __all__ = ["WrittenScenario", "scenario_of"]
 
-FOREVER_S: Final = 86_400
-"""How long a tool of the scenario takes whose call was interrupted: longer than anybody waits."""
 _COUNTS: Final = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens")
 
 
@@ -106,18 +104,30 @@ class _Writing:
         request = next(iter([*later, *reversed([*self._requests.values()])]), None)
         if request is None:
             return {"model": "unknown:unknown"}
-        limit = next((e.data.failure.details["allowed"] for e in self._of("turn.failed") if _is_limit(e)), None)
         instructions = next((block.text for block in request.system if block.name == "instructions"), None)
         agent: dict[str, Any] = {
             "model": str(request.route),
             "name": self._events[0].data.agent.name,
             "instructions": instructions,
             "tools": [{tool.name: self._tool(tool, after)} for tool in request.tools],
-            "steps": limit,
+            **self._limits(),
             "max_output_tokens": request.max_output_tokens,
             "temperature": request.temperature,
         }
         return {key: value for key, value in agent.items() if value not in (None, [])}
+
+    def _limits(self) -> dict[str, Any]:
+        """The limits that ended turns; steps stand in for one on cost, because no log has prices."""
+        limits: dict[str, Any] = {}
+        for event in self._of("turn.failed"):
+            failure: Failure = event.data.failure
+            name = failure.details.get("limit") if failure.category == "limit" else None
+            if name == "cost":
+                self.notes.append(f"turn {event.turn} was ended by its limit on cost; a limit on steps stands for it")
+                limits.setdefault("steps", sum(e.turn == event.turn for e in self._of("model.requested")))
+            elif name is not None:
+                limits.setdefault(str(name), failure.details["allowed"])
+        return limits
 
     def _tool(self, definition: Any, after: int) -> dict[str, Any]:
         """What a tool was offered as, and what its calls after seq `after` tell of it beside."""
@@ -186,7 +196,7 @@ class _Writing:
                     sent.add(event.seq)
                     text = self._text(event.data.message)
                     inputs.append({event.data.delivery: text, **_moment(before, counts)})
-                case "cancel.requested" if before.type != "input.accepted":
+                case "cancel.requested" if before.type != "input.accepted" and event.data.failure is None:
                     inputs.append({"cancel": event.data.cause, **_moment(before, counts)})
             counts[event.type] += 1
             before = event
@@ -291,11 +301,6 @@ class _Writing:
 
 
 # --------------------------------------------------------------------------------------------------------- in small
-
-
-def _is_limit(event: RecordedEvent) -> bool:
-    failure: Failure = event.data.failure
-    return failure.category == "limit" and failure.details.get("limit") == "steps"
 
 
 def _moment(before: RecordedEvent, counts: Counter[str]) -> dict[str, Any]:

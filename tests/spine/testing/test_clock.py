@@ -73,6 +73,22 @@ async def test_a_sleeper_that_is_cancelled_holds_nobody_up() -> None:
     assert clock.monotonic() == 9.0
 
 
+async def test_what_a_pause_cuts_off_does_not_come_back() -> None:
+    """A time limit, say: whoever waited for it acts before the sleeper that went beyond."""
+    clock, woken = FakeClock(), []
+
+    async def limit(scope: anyio.CancelScope) -> None:
+        await clock.pause(2.0)
+        scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as scope:
+            group.start_soon(limit, scope)
+            await clock.sleep(9.0)
+            woken.append(9.0)
+    assert (scope.cancelled_caught, woken, clock.monotonic()) == (True, [], 9.0)
+
+
 async def test_a_pause_waits_for_others_to_move_time() -> None:
     clock, over = FakeClock(), []
 

@@ -8,6 +8,7 @@ import jsonschema_rs
 import pytest
 
 from spine.errors import ScenarioInvalid
+from spine.llm.catalogue import Prices
 from spine.testing.scenarios.file import read_scenario, scenario_schema
 from spine.testing.scenarios.scenario import (
     AgentSpec,
@@ -46,6 +47,7 @@ def test_the_smallest_scenario() -> None:
     assert scenario.snapshot == Path("shop/refund.transcript.txt")
 
 
+PRICES = Prices(id="scenario", currency="EUR", input=150_000, output=1_000_000, cache_read=1, cache_write=100_000)
 EVERYTHING = """\
 scenario: everything
 session: s-1
@@ -54,6 +56,9 @@ agent:
   name: clerk
   instructions: Be kind.
   steps: 5
+  tokens: 9000
+  cost: $0.50
+  wall_s: 0.5
   max_output_tokens: 100
   temperature: 0.5
   tools:
@@ -77,7 +82,10 @@ variables: {tone: kind}
 sections:
   - {name: policy, text: 14 days., scope: tenant, order: 3, priority: 1, dynamic: true}
 models:
-  demo:small: {window: 100, max_output: 10}
+  demo:small:
+    window: 100
+    max_output: 10
+    prices: {currency: EUR, input: 0.15, output: 1, cache_read: 0.000001, cache_write: 0.1}
 inputs:
   - user: Hi
   - {steer: Wait., at: tool.started}
@@ -135,7 +143,8 @@ def test_every_key_is_read() -> None:
             "max_result_bytes": 1000,
         },
     )
-    options = {"name": "clerk", "instructions": "Be kind.", "steps": 5, "max_output_tokens": 100, "temperature": 0.5}
+    options = {"name": "clerk", "instructions": "Be kind.", "max_output_tokens": 100, "temperature": 0.5}
+    options |= {"steps": 5, "tokens": 9000, "cost": "$0.50", "wall_s": 0.5}
     assert scenario.agent == AgentSpec(model="demo:small", tools=("shop:find", "orders.*", refund), options=options)
     assert (scenario.session, scenario.scope, scenario.deps, scenario.plugins) == (
         "s-1",
@@ -147,7 +156,7 @@ def test_every_key_is_read() -> None:
     assert (scenario.metadata, scenario.variables) == ({"customer": "c-77"}, {"tone": "kind"})
     section = {"order": 3, "priority": 1, "dynamic": True}
     assert scenario.sections == (SectionSpec(name="policy", text="14 days.", scope="tenant", options=section),)
-    assert scenario.models == {"demo:small": ModelSpec(window=100, max_output=10)}
+    assert scenario.models == {"demo:small": ModelSpec(window=100, max_output=10, prices=PRICES)}
     assert scenario.inputs == (
         UserInput(text="Hi"),
         LateInput(text="Wait.", delivery="steer", at=Moment("tool.started")),
@@ -263,6 +272,21 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "late without a moment": ("{user: Hi}", "{user: Hi}, {steer: x}", '3:22: missing key "at"; needed here: steer, at'),
     "begins late": ("{user: Hi}", "{steer: x, at: tool.started}", "3:9: inputs begin with a user's; found steer"),
     "begins with a retry": ("{user: Hi}", "{retry: plain}", "3:9: inputs begin with a user's; found retry"),
+    "no amount": (
+        "shop:agent", "{model: 'a:b', cost: '0.50'}", "2:29: limit cost is '0.50'; it must be an amount over 0"
+    ),
+    "an amount that is no text": ("shop:agent", "{model: 'a:b', cost: 0.5}", "2:29: expected text (quote it)"),
+    "no time": ("shop:agent", "{model: 'a:b', wall_s: 0}", "2:31: expected a number over 0, found the number 0"),
+    "no tokens": ("shop:agent", "{model: 'a:b', tokens: 0}", "2:31: expected a whole number from 1 on"),
+    "misspelt limit": ("shop:agent", "{model: 'a:b', wall: 3}", 'did you mean "wall_s"?'),
+    "half a price": (
+        "agent:", "models: {'a:b': {prices: {input: 1}}}\nagent:", '2:26: missing key "output"; needed here: input'
+    ),
+    "a fine price": (
+        "agent:",
+        "models: {'a:b': {prices: {input: 0.0000001, output: 1}}}\nagent:",
+        "2:26: the price input has more than six decimals",
+    ),
     "misspelt event": ("{user: Hi}", "{user: a}, {cancel: x, at: tool.start}", 'did you mean "tool.started"?'),
     "event without a group": ("{user: Hi}", "{user: a}, {cancel: x, at: started}", 'expected'),
     "no failpoint": (
@@ -325,7 +349,10 @@ def test_the_schema_accepts_what_the_reader_accepts() -> None:
         assert list(validator().iter_errors(plain(text))) == []
 
 
-BEYOND_SCHEMAS = {"bad session", "after a failure", "two exceptions", "begins late", "begins with a retry"}
+BEYOND_SCHEMAS = {
+    *("no amount", "a fine price", "bad session", "after a failure", "two exceptions"),
+    *("begins late", "begins with a retry"),
+}
 """What only the reader can tell."""
 
 

@@ -30,6 +30,26 @@ def test_a_scenario_without_expectations_holds(run_text: RunText) -> None:
     assert result.transcript.endswith("turn t1 completed: 1 step")
 
 
+PRICED = """\
+models: {demo:small: {prices: {input: 1, output: 5}}}
+inputs: [{user: Hi}]
+model: [{call: {look: {what: mug}}, usage: {input_tokens: 900, output_tokens: 40}}]
+"""
+
+
+def test_a_limit_on_cost_needs_prices_in_the_scenario(run_text: RunText) -> None:
+    """With them it ends the turn; without, nothing is run."""
+    costly = HEAD.replace("  model:", "  cost: 0.001 USD\n  model:")
+    result = run_text(costly + PRICED)
+    assert result.is_ok, result
+    assert result.transcript.endswith(
+        "turn t1 failed (limit): 1 step, 1 tool call, 900 tokens in, 40 out, $0.001100\n"
+        "  ! limit: 0.001100 of 0.001 USD used"
+    )
+    result = run_text(costly + PRICED.partition("\n")[2])
+    assert "limit cost 0.001 USD cannot be checked: no price for demo:small" in lines(result)
+
+
 # ---------------------------------------------------------------------------------------------- what goes wrong
 
 

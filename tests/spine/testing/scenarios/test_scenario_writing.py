@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from spine import Agent, Runtime, Secret, Section, tool
+from spine import Agent, Limits, Runtime, Secret, Section, tool
 from spine.codec import Codec
 from spine.config import Settings
 from spine.errors import UsageError
 from spine.hooks import hookimpl
+from spine.llm.catalogue import ModelEntry, Prices, Provider
 from spine.log import LogReader
 from spine.messages import ImageBlock, Message, TextBlock
 from spine.stores.memory import MemoryStore
@@ -64,9 +65,11 @@ def peek(what: str) -> str:
     return f"seen {what}"
 
 
-async def session_of(*entries: Any, said: Any = "Hello?", agent: Agent | None = None) -> WrittenScenario:
+async def session_of(
+    *entries: Any, said: Any = "Hello?", agent: Agent | None = None, providers: tuple[Provider, ...] = ()
+) -> WrittenScenario:
     """One turn, written down."""
-    store, settings = MemoryStore(), Settings(installed_plugins=False)
+    store, settings = MemoryStore(), Settings(installed_plugins=False, providers=providers)
     async with Runtime.open(store, model=ScriptedAdapter(*entries), settings=settings) as runtime:
         session = await runtime.session("s", agent or Agent("any:model", tools=[peek]))
         await session.run(said, check=False)
@@ -128,6 +131,19 @@ async def test_a_failure_says_only_what_does_not_follow() -> None:
     assert found.content["expect"]["turns"] == [
         {"status": "failed", "steps": 1, "retries": 0, "tool_calls": 0, "error": "billing"}
     ]
+
+
+async def test_steps_stand_for_a_limit_on_cost() -> None:
+    """No log has prices, so the written scenario ends at the same place in other words; a note says so."""
+    prices = Prices(id="p", input=1_000_000, output=1_000_000)
+    entry = call("peek", what="it") + usage(input_tokens=600, output_tokens=0)
+    provider = Provider(id="lab", protocol="scripted", auth="none", models={"one": ModelEntry(prices=prices)})
+    agent = Agent("lab:one", tools=[peek], limits=Limits(cost="0.001 USD"))
+    found = await session_of(entry, entry, agent=agent, providers=(provider,))
+    assert found.content["agent"]["steps"] == 2
+    assert "cost" not in found.content["agent"]
+    assert found.notes == ("turn t1 was ended by its limit on cost; a limit on steps stands for it",)
+    assert found.content["expect"]["turns"][0]["error"] == "limit"
 
 
 async def test_secrets_are_masked_in_every_text() -> None:
