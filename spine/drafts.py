@@ -2,13 +2,15 @@
 
 An attrs class sets each field of a frozen value through a call. Here a function is written out for each class that
 fills a draft, which is an object of a subclass that still takes assignments, and then turns the draft into the value
-by giving it its real class: a quarter of the cost. Nobody but that function ever sees the draft.
+by giving it its real class: a quarter of the cost. Nobody but that function ever sees the draft. Modules have such
+functions made while they are imported, so each is written out when it is first called.
 
 Rule: only for classes whose `__init__` does nothing but set its fields (`is_plain`); others are called as usual.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from types import FunctionType
 from typing import Any, TypeVar
 
 import attrs
@@ -46,7 +48,11 @@ def maker(kind: type[T], *given: str) -> Callable[..., T]:
 
     Fields that are not given have their defaults, which must be no factories. It applies no converter.
     """
-    fields = attrs.fields(kind)  # type: ignore[arg-type]
+    return _written_when_called(lambda: _write_maker(kind, given))
+
+
+def _write_maker(kind: Any, given: tuple[str, ...]) -> FunctionType:
+    fields = attrs.fields(kind)
     names = given or tuple(field.name for field in fields)
     defaults = {f"_default_{field.name}": field.default for field in fields if field.name not in names}
     lines = [
@@ -58,18 +64,39 @@ def maker(kind: type[T], *given: str) -> Callable[..., T]:
 @cache
 def changer(kind: type[T], *changed: str) -> Callable[..., T]:
     """A function of a value and new values for the fields `changed`: the changed copy. It applies no converter."""
-    names = [field.name for field in attrs.fields(kind)]  # type: ignore[arg-type]
+    return _written_when_called(lambda: _write_changer(kind, changed))
+
+
+def _write_changer(kind: Any, changed: tuple[str, ...]) -> FunctionType:
+    names = [field.name for field in attrs.fields(kind)]
     lines = [f"self.{name} = {name if name in changed else f'_old.{name}'}" for name in names]
     return write_function(kind, ", ".join(["_old", *changed]), (), lines, {})
 
 
 def write_function(
     kind: type, parameters: str, before: Iterable[str], lines: Iterable[str], names: Mapping[str, Any]
-) -> Callable[..., Any]:
+) -> FunctionType:
     """The function that runs `before`, makes the draft `self`, runs `lines`, and returns the value."""
     body = [*before, "self = _draft()", *lines, "self.__class__ = _kind", "return self"]
     source = "\n    ".join([f"def make({parameters}):", *body])
     scope = {**names, "_draft": draft_of(kind), "_kind": kind}
     exec(compile(source, f"<made for {kind.__qualname__}>", "exec"), scope)
-    made: Callable[..., Any] = scope["make"]
+    made: FunctionType = scope["make"]
     return made
+
+
+def _written_when_called(write: Callable[[], FunctionType]) -> FunctionType:
+    """A function that is what `write` gives from its first call on: that puts its code in the place of this one's."""
+
+    def become() -> FunctionType:
+        written = write()
+        made.__globals__.update(written.__globals__)
+        made.__code__ = written.__code__
+        return made
+
+    made = FunctionType(_first_call.__code__, {"become": become})
+    return made
+
+
+def _first_call(*parts: Any, **named: Any) -> Any:
+    return become()(*parts, **named)  # type: ignore[name-defined]  # noqa: F821  # a global of the function that has this code

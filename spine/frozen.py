@@ -11,7 +11,6 @@ cannot make only when the class is first used. What this file does not know how 
 
 from collections.abc import Callable
 from functools import cached_property
-from inspect import get_annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
 
@@ -101,7 +100,8 @@ def _slotted(kind: type, make: Callable[..., Any], options: dict[str, Any]) -> A
                 setattr(made, name, value)
 
     unwritten = {name: _Unwritten(name, write) for name in _PUT_OFF}
-    fields = [name for name, kept in get_annotations(kind).items() if not _is_class_variable(kept)]
+    annotations = getattr(kind, "__annotations__", {})
+    fields = [name for name, kept in annotations.items() if not _is_class_variable(kept)]
     body = {name: value for name, value in vars(kind).items() if name not in {*fields, "__dict__", "__weakref__"}}
     if make is attrs.frozen:
         body |= {"__setattr__": _refuse, "__delattr__": _refuse}
