@@ -135,12 +135,15 @@ class ScriptedAdapter:
 
     def add(self, *entries: ScriptItem) -> None:
         """Write more entries at the script's end."""
+        prepared: dict[int, _Prepared] = {}  # a long script says the same entry again and again
         for item in entries:
             if not isinstance(item, Entry) and not callable(item):
                 raise UsageError(
                     f"an entry of a script is {item!r:.80}; it must come from say, call, …, or be a function"
                 )
-            self._items.append(prepare(item) if isinstance(item, Entry) else item)
+            if isinstance(item, Entry) and id(item) not in prepared:
+                prepared[id(item)] = prepare(item)
+            self._items.append(prepared[id(item)] if isinstance(item, Entry) else item)
 
     def seek(self, ended: int) -> None:
         """Go to where `ended` attempts are over: after a crash, what it swallowed is answered again."""

@@ -1,5 +1,6 @@
 """The scripted model: what it plays, what it demands, and what it says when script and run disagree."""
 
+import gc
 import time
 from contextlib import aclosing
 from typing import Any
@@ -311,3 +312,13 @@ def test_a_step_costs_next_to_nothing() -> None:
         return time.perf_counter() - began
 
     assert anyio.run(play) / count < 300e-6
+
+
+def test_an_entry_that_a_script_repeats_is_made_once() -> None:
+    """Many sessions with one script would otherwise weigh more by their script than by themselves."""
+    entry = say("Hello.") + call("look", word="a")
+    gc.collect()
+    before = len(gc.get_objects())
+    adapter = ScriptedAdapter(*[entry] * 1_000)
+    assert len(gc.get_objects()) - before < 100
+    assert adapter.left_over() == (entry,) * 1_000
