@@ -323,7 +323,7 @@ class SessionLog(LogReader):
         text = content.data.decode() if is_text and size <= INLINE_CONTENT_BYTES else None
         if text is None:
             self._contents.append(content)
-        added = ContentAdded(digest=content.digest, media_type=content.media_type, size=size, text=text)
+        added = _make_added(digest=content.digest, media_type=content.media_type, size=size, text=text)
         return self.append(added, place=place)
 
     # -------------------------------------------------------------------------------------------- commit
@@ -427,6 +427,7 @@ _RULES = {kind: (HISTORY_RULES.get(kind), STATUS_RULES.get(kind)) for kind in {*
 _NO_RULES = (None, None)
 _make_row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)
 """`Row._make` without its checks."""
+_make_added: Callable[..., ContentAdded] = maker(ContentAdded)
 _make_append: Callable[..., Append] = maker(Append)
 _UNREAD = frozenset(("model.chunks", "tool.progress", "hook.failed", "wire.captured"))
 """Known events that change neither history nor status."""

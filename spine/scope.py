@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
+from spine.drafts import maker
 from spine.errors import DuplicateContribution, IdInvalid, UsageError
 from spine.frozen import frozen
 from spine.llm.catalogue import Provider
@@ -163,7 +164,7 @@ class LayeredRegistry(Generic[T]):
         there = self._layers.get(layer, {}).get(name)
         if there is not None:
             raise DuplicateContribution(_duplicate_text(self.kind, there, owner, where))
-        entry = Contribution(name=name, value=value, owner=owner, layer=layer, where=where, number=self._touch(layer))
+        entry = _make_entry(name, value, owner, layer, where, self._touch(layer), ())
         self._layers.setdefault(layer, {})[name] = entry
         return lambda: self.remove(entry)
 
@@ -302,6 +303,9 @@ class Registries:
         for registry in self.all:
             registry.forget(scope)
         self._stamps.forget(scope.id)
+
+
+_make_entry: Callable[..., Contribution[Any]] = maker(Contribution)
 
 
 def _duplicate_text(kind: str, there: Contribution[Any], owner: str, where: str | None) -> str:

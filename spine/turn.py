@@ -1,11 +1,13 @@
 """The value a turn gives its caller (floor 8): frozen, made from the folded state."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import attrs
 
 from spine.agent import Agent
 from spine.budgets import limits_of, unreported
+from spine.drafts import maker
 from spine.events import ApprovalRequested, ToolCompleted
 from spine.frozen import frozen
 from spine.llm.errors import Failure
@@ -78,17 +80,18 @@ def make_turn(
 ) -> Turn:
     """The value of a turn's folded state; with the agent, warnings tell what its limits could not count."""
     answer = turn.answer[1] if turn.answer else None
-    return Turn(
+    return _make(
         id=turn.id,
         status=turn.status,
         text=answer.message.text if answer else "",
+        output=None,
         message=answer.message if answer else None,
         tool_calls=tuple(
-            ToolCall(
+            _make_call(
                 id=call.block.id,
                 name=call.block.name,
                 arguments=call.started.arguments if call.started else call.block.arguments,
-                completed=call.completed,
+                _completed=call.completed,
             )
             for call in turn.all_calls
         ),
@@ -103,6 +106,10 @@ def make_turn(
         duration_s=max(0, (turn.ended_at or now) - turn.at) / 1_000_000,
         head=head,
     )
+
+
+_make: Callable[..., Turn] = maker(Turn)
+_make_call: Callable[..., ToolCall] = maker(ToolCall)
 
 
 def with_output(turn: Turn, types: tuple[Any, ...], asked: Any) -> Turn:

@@ -122,7 +122,7 @@ def freeze_object(value: Mapping[str, Any]) -> JsonObject:
     """`freeze` for what must be a JSON object."""
     if type(value) is JsonObject:
         return value
-    frozen = freeze(value)
+    frozen = EMPTY_OBJECT if value == {} else freeze(value)
     if type(frozen) is not JsonObject:
         raise ValueRefused(f"a JSON object was wanted, found {type(value).__name__}")
     return frozen

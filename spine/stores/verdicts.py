@@ -22,6 +22,7 @@ def check_batch(batch: Append) -> None:
     seq = batch.seq
     if batch.base is not None and not (seq and batch.rows):
         raise UsageError(f"append to session {batch.session}: a fork begins after an event, with one of its own")
+    known: str | None = None
     for found, type, version, at, place, origin, _, _, hash in batch.rows:
         seq += 1
         if found != seq:
@@ -29,9 +30,11 @@ def check_batch(batch: Append) -> None:
                 f"append to session {batch.session}: found a row with seq {found} where {seq} must stand; "
                 "rows follow the batch's seq without gap"
             )
-        if not (_is_kind(type, version, origin) and _is_name(place) and -_TIMES <= at < _TIMES and len(hash) < 256):
+        if place is not known:  # the rows of a batch mostly have the same
+            known = place if _is_name(place) else None
+        if not (_is_kind(type, version, origin) and place is known and _EARLIEST <= at < _TIMES and len(hash) < 256):
             raise UsageError(f"append to session {batch.session}: the header of seq {seq} is none: {_HEADER}")
-    for content in (*batch.contents, *batch.erased_contents):
+    for content in (*batch.contents, *batch.erased_contents) if batch.contents or batch.erased_contents else ():
         if not _is_name(content.digest) or not _is_text(content.media_type):
             raise UsageError(f"append to session {batch.session}: a content's digest and media type are text")
 
@@ -44,6 +47,7 @@ def check_request(session: SessionId, key: str, kind: str) -> None:
 
 _VERSIONS: Final = 1 << 31
 _TIMES: Final = 1 << 62
+_EARLIEST: Final = -_TIMES
 _HEADER: Final = (
     "type, place and origin are text without NUL and lone surrogates, version has 31 bits, at 62, hash 255 bytes"
 )
