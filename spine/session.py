@@ -172,9 +172,9 @@ class Session:
         """Run a turn to its end, or until it waits for people.
 
         Raises `TurnFailed` with `.turn` when it failed, unless `check` is False. `session.cancel()` makes it return a
-        cancelled turn; a cancellation of the caller's own task goes on after the closing facts are written. Route and
-        key are checked first: an unknown model or a missing key raises with nothing written. Inputs that were accepted
-        earlier have their turns before it.
+        cancelled turn; a cancellation of the caller's own task goes on after the closing facts are written. Route, key
+        and the price that a limit on cost needs are looked for first: what is missing raises with nothing written.
+        Inputs that were accepted earlier have their turns before it.
         """
         messages = input_messages(input)
         await self._work()

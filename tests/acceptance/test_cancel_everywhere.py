@@ -1,7 +1,8 @@
 """Cancelling at any await leaves a log that another turn, or another process, can go on from.
 
 One turn with everything in it (a retry, thinking, one tool, three parallel tools, all hooks) is cancelled at each of
-its awaits, by `session.cancel()`, by a cancel scope around the caller, and by asyncio's own `task.cancel()`.
+its awaits, by `session.cancel()`, by a cancel scope around the caller, by asyncio's own `task.cancel()`, and by a limit
+on time.
 """
 
 import asyncio
@@ -14,10 +15,12 @@ import pytest
 from anyio.lowlevel import checkpoint, current_token
 from stage import Adapter, agent_of, judge, plugin, staged, tool_of
 
+from spine import Limits
 from spine.commits import at_next_tick
 from spine.llm.errors import ProviderError
 from spine.llm.retry import RetryPolicy
 from spine.stores.memory import MemoryStore
+from spine.testing.clock import FakeClock
 from spine.testing.script import call, fail, say, think
 from spine.testing.scripted import prepare
 
@@ -40,6 +43,8 @@ class Trip:
         self.count = 0
         self.action: Callable[[], Awaitable[None]] | None = None
         self.fired = False
+        self.clock = FakeClock()
+        """The runtime's, where time decides."""
 
     async def __call__(self) -> None:
         self.count += 1
@@ -159,7 +164,16 @@ async def by_task(session: Any, trip: Trip) -> str:
     return str(session.turn.status)
 
 
-WAYS: dict[str, Any] = {"session": by_session, "scope": by_scope, "task": by_task}
+async def by_limit(session: Any, trip: Trip) -> str:
+    async def late() -> None:
+        trip.clock.advance(60)
+        session.tick()
+
+    trip.action = late
+    return str((await session.run("Go.", limits=Limits(wall_s=10), check=False)).status)
+
+
+WAYS: dict[str, Any] = {"session": by_session, "scope": by_scope, "task": by_task, "limit": by_limit}
 
 
 async def cancelled_at(
@@ -169,7 +183,11 @@ async def cancelled_at(
     trip = Trip(number, then_awaits=then_awaits)
     scene = Scene(trip if trips else checkpoint)
     async with staged(
-        model=scene.adapter, plugins=[scene.hooks()], store=store, retry=RetryPolicy(base_s=0)
+        model=scene.adapter,
+        plugins=[scene.hooks()],
+        store=store,
+        retry=RetryPolicy(base_s=0),
+        clock=trip.clock if way == "limit" else None,
     ) as runtime:
         session = await runtime.session("s", scene.agent())
         with anyio.fail_after(5):
@@ -179,7 +197,8 @@ async def cancelled_at(
         if not trip.fired:
             assert status == "completed"
             return False, []
-        assert status in ("cancelled", "completed")
+        stopped = "failed" if way == "limit" else "cancelled"
+        assert status in (stopped, "completed")
         assert scene.open_streams == 0
         assert scene.running == set()
         assert not session.is_running
@@ -189,9 +208,9 @@ async def cancelled_at(
         kinds = [event.type for event in judge(session.log)]
         assert "hook.failed" not in kinds
         assert "step.failed" not in kinds
-        if status == "cancelled":
+        if status == stopped:
             first = kinds[: kinds.index("turn.started", kinds.index("turn.started") + 1)]
-            assert "turn.cancelled" in first[-2:]
+            assert f"turn.{stopped}" in first[-2:]
         return True, kinds
 
 

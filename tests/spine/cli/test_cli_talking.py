@@ -213,6 +213,56 @@ def test_a_missing_key_is_found_before_anything_is_written(spine, folder: Path) 
     assert spine("sessions").stdout.splitlines()[1:] == []
 
 
+# ---------------------------------------------------------------------------------------------------------- limits
+
+
+def limit(folder: Path, limits: str) -> None:
+    """Give the project's agent limits."""
+    with (folder / "shop.py").open("a") as file:
+        file.write(f"from spine import Limits\nagent = agent.evolve(limits=Limits({limits}))\n")
+
+
+def test_a_limit_on_cost_needs_a_price_in_the_catalogue_or_in_the_file(spine, shop) -> None:
+    """Without one nothing is asked and nothing written; with one the turn ends when it is used up."""
+    asking = call("lookup_order", order_id="1017")  # 10 tokens in, 3 out
+    with serving(asking, asking, say("Never.")) as server:
+        folder = shop(server)
+        limit(folder, 'cost="0.00005 USD"')
+        done = spine("run", "--session", "one", "x", input="")
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr == (
+            "limit cost 0.00005 USD cannot be checked: no price for lab:tiny. "
+            'Try: prices in spine.toml [models."lab:tiny"], or limits without cost  [budget_unknown]\n'
+        )
+        assert spine("sessions").stdout.splitlines()[1:] == []
+        with (folder / "spine.toml").open("a") as file:
+            file.write('[models."lab:tiny"]\nprices = { id = "lab-1", input = 1.00, output = 5.00 }\n')
+        done = spine("run", "--session", "one", "x", input="")
+        assert done.exit_code == 1
+        assert done.stderr == ("turn t1 failed: 0.000050 of 0.00005 USD used. Try: spine log one  [limit]\n")
+        assert len(server.requests) == 2
+
+
+def test_time_that_is_up_ends_a_silent_answer(spine, shop) -> None:
+    """What had arrived is on stdout, why it ended on stderr, both in the log and in its replay."""
+    with serving(say("It ", "is ", for_ever=True)) as server:
+        limit(shop(server), "wall_s=0.4")
+        done = spine("run", "--session", "one", "x", input="")
+        assert (done.exit_code, done.stdout) == (1, "It is \n")
+        assert done.stderr == "turn t1 failed: 0.4 s used. Try: spine log one  [limit]\n"
+        server.go_on.set()
+        lines = [line.split(maxsplit=2)[2] for line in spine("log", "one").stdout.splitlines()[-3:]]
+        assert lines[0].split(maxsplit=1) == ["cancel.requested", "limit · 0.4 s used"]
+        assert lines[2].split(maxsplit=1) == ["turn.failed", "limit · 0.4 s used · 1 step"]
+        assert spine("transcript", "one").stdout.splitlines()[-4:] == [
+            "  ~ the answer was cancelled",
+            "",
+            "turn t1 failed (limit): 1 step",
+            "  ! limit: 0.4 s used",
+        ]
+        assert spine("replay", "one").stdout.startswith("equal: ")
+
+
 # ------------------------------------------------------------------------------------------------------- approvals
 
 

@@ -148,7 +148,8 @@ class _Writer:
         return self.log.add(InputAccepted(message=message, delivery=delivery))
 
     def cancel(self, turn: str) -> None:
-        self.log.add(CancelRequested(by=self.draw(st.none() | texts)), turn)
+        late = Failure(category="limit", message="3 s used") if self.chance(3) else None
+        self.log.add(CancelRequested(by=self.draw(st.none() | texts), failure=late), turn)
 
     # ------------------------------------------------------------------------------------------------- a step
 

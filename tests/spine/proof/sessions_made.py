@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import attrs
 
-from spine import Agent, Runtime
+from spine import Agent, Limits, Runtime
 from spine.clock import SystemClock
 from spine.codec import Codec
 from spine.config import Settings
@@ -22,6 +22,7 @@ from spine.errors import SpineError
 from spine.events import EventType
 from spine.hooks import Ask, Deny, NextStep, hookimpl
 from spine.llm.assemble import assemble
+from spine.llm.catalogue import ModelEntry, Prices, Provider
 from spine.llm.chunks import (
     WIRE,
     BlockEnded,
@@ -44,7 +45,9 @@ from spine.testing.crashes import ProcessDied, crashing
 from spine.tools import Tool, ToolDefinition, ToolOutcome
 from spine.values import SessionId
 
-ALONE = Settings(installed_plugins=False)
+PRICES = Prices(id="wild", input=1_000_000, output=2_000_000)
+LAB = Provider(id="lab", protocol="wild", auth="none", models={"wild": ModelEntry(prices=PRICES)})
+ALONE = Settings(installed_plugins=False, providers=(LAB,))
 STOPS = ("max_tokens", "refusal", "pause", "context_window", "content_filter", "unknown")
 BREAKS = ("rate_limit", "overloaded", "connection", "stream_truncated", "auth", "context_overflow")
 EFFECTS = ("read_only", "idempotent", "reconcilable", "irreversible")
@@ -67,11 +70,15 @@ class Made:
 
 
 class QuickClock(SystemClock):
-    """Real time; retries wait a thousandth of what they should."""
+    """Real time; retries wait a thousandth of what they should, and the runtime looks ten times as often."""
 
     async def sleep(self, delay_s: float) -> None:
         """Wait a little."""
         await anyio.sleep(delay_s / 1000)
+
+    async def pause(self, delay_s: float) -> None:
+        """Wait a tenth."""
+        await anyio.sleep(delay_s / 10)
 
 
 # -------------------------------------------------------------------------------------------------------------- model
@@ -261,12 +268,24 @@ def fixed_content(hook: Any) -> Any:
 # ------------------------------------------------------------------------------------------------------------ a session
 
 
+def made_limits(rng: random.Random) -> Limits:
+    """Mostly none; else of one kind or several, so low that some turns meet them."""
+    given: dict[str, Any] = {
+        "steps": rng.randrange(1, 6),
+        "tokens": rng.randrange(50, 400),
+        "cost": f"0.000{rng.randrange(100, 600)} USD",
+        "wall_s": rng.random() / 20,
+    }
+    return Limits(**{name: value for name, value in given.items() if rng.random() < 0.2})
+
+
 async def record(seed: int) -> Made:
     """Live through a session of one to three processes."""
     rng = random.Random(seed)
     tools = [made_tool(f"tool{number}", rng) for number in range(rng.randrange(4))]
     plugins = [made_plugin("a" * (1 + number), rng) for number in range(rng.choice((0, 1, 1, 2)))]
-    agent = Agent("lab:wild", instructions="Be brief.", tools=tuple(tools))
+    limits = made_limits(random.Random(f"limits {seed}"))
+    agent = Agent("lab:wild", instructions="Be brief.", tools=tuple(tools), limits=limits)
     setting = Given(agent=agent, plugins=plugins, settings=ALONE)
     store, borders = MemoryStore(), []
     deaths = [rng.randrange(3, 30) for _ in range(rng.choice((0, 0, 1, 2)))]
