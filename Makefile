@@ -18,6 +18,7 @@
 #   make damage      every bit of a log, every cut, swaps; COUNT= of each kind
 #   make diskfull    every write of every turn fails; a small disk is filled and emptied
 #   make prefix-law  every prefix of generated logs, in several places; COUNT= prefixes
+#   make values      hostile values in three stores: kept exactly or refused; COUNT= values
 #   make replay      every scenario, and COUNT=500 made sessions from each event loop to the other, under two hash seeds
 #   make soak        5,000 sessions at once, some of them hostile; COUNT= sessions, SECONDS=600
 #   make demo-crash  a killed payment on this runtime, openai-agents and langgraph, each in its own environment
@@ -39,7 +40,7 @@ CORPUS := ../shared/wire
 # What COUNT says only where somebody asked for it; each long run has a number of its own.
 ASKED = $(if $(filter file,$(origin COUNT)),$(1),--count $(COUNT))
 
-.PHONY: canary writers unknown help demo test lint types scenarios live live-proxy live-keyed wire chaos bench crash crash-disk power damage diskfull prefix-law replay soak demo-crash clean install install-live
+.PHONY: canary writers unknown help demo test lint types scenarios live live-proxy live-keyed wire chaos bench crash crash-disk power damage diskfull prefix-law values replay soak demo-crash clean install install-live
 .DELETE_ON_ERROR:
 
 help:
@@ -117,7 +118,7 @@ chaos: $(VENV)/.dev
 canary: $(VENV)/.dev
 	@PYTHONPATH=plugins $(RUN) tests/long/canary.py $(if $(filter command environment,$(firstword $(origin COUNT))),--megabytes $(COUNT))
 
-writers unknown: $(VENV)/.dev
+writers unknown values: $(VENV)/.dev
 	@PYTHONPATH=plugins $(RUN) tests/long/$@.py $(if $(filter command environment,$(firstword $(origin COUNT))),--count $(COUNT))
 
 crash: $(VENV)/.dev

@@ -106,7 +106,8 @@ def freeze(value: Any) -> Json:
     """Return `value` as deeply read-only JSON: `JsonObject` for mappings, tuples for sequences.
 
     Already frozen objects are returned as they are. Lone surrogates become U+FFFD (see `freeze_flagged`).
-    Raises `ValueRefused` for NaN, infinities, keys that are no text, other types, and nesting deeper than 200.
+    Raises `ValueRefused` for NaN, infinities, keys that are no text or become the same, other types, and nesting deeper
+    than 200.
     """
     if type(value) is JsonObject:
         return value
@@ -174,7 +175,10 @@ def _freeze(value: Any, depth: int) -> Any:
     if depth >= MAX_DEPTH:
         raise ValueRefused(f"JSON nested deeper than {MAX_DEPTH} levels")
     if kind is dict:
-        return sealed({_key(key): _freeze(item, depth + 1) for key, item in value.items()})
+        items = {_key(key): _freeze(item, depth + 1) for key, item in value.items()}
+        if len(items) != len(value):
+            raise ValueRefused("two keys are the same when lone surrogates are replaced")
+        return sealed(items)
     if kind is list or kind is tuple:
         return tuple([_freeze(item, depth + 1) for item in value])
     return _freeze(_plain(value), depth)

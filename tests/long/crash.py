@@ -280,7 +280,7 @@ def work(given: argparse.Namespace, number: int) -> Any:
     sweep = Sweep(given.where, given.durability)
     scenes = [Scene(turn, loop) for turn in given.turns for loop in given.loops]
     random.Random(given.seed).shuffle(scenes)
-    goal, end = given.count // given.workers, time.monotonic() + given.seconds
+    goal, end = -(-given.count // given.workers), time.monotonic() + given.seconds
 
     def is_done() -> bool:
         return sweep.killed >= goal or time.monotonic() > end

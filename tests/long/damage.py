@@ -245,7 +245,7 @@ def work(given: argparse.Namespace, number: int) -> Any:
 
     def share(items: Iterable[Any]) -> Iterator[Any]:
         mine = islice(items, number, None, given.workers)
-        return mine if not given.count else _sample(mine, given.count // given.workers, given.seed)
+        return mine if not given.count else _sample(mine, -(-given.count // given.workers), given.seed)
 
     trials = Trials(share)
     folder = Path(tempfile.mkdtemp(prefix="spine-damage-", dir=given.where))

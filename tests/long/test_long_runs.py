@@ -15,6 +15,7 @@ SHORT = {
     "power": ("power.py", "--count", "400", "--batches", "12", "--workers", "1"),
     "prefix-law": ("prefix_law.py", "--count", "1200", "--stride", "7"),
     "soak": ("soak.py", "--count", "200", "--seconds", "4"),
+    "values": ("values.py", "--count", "4000", "--workers", "1"),
     "diskfull": ("diskfull.py", "--turns", "text", "--step", "150000", "--share", "4"),
 }
 NEEDS_APSW = {"power", "diskfull"}

@@ -80,6 +80,7 @@ REFUSED = {
     "a set": {1},
     "an object": object(),
     "a key that is no text": {1: 2},
+    "keys that become the same": {chr(0xD800): 1, chr(0xDFFF): 2},
     "a class": int,
 }
 

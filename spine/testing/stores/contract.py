@@ -94,7 +94,7 @@ class StoreContract(OwnershipContract):
             assert tuple(store.read(FIRST)) == first.rows
             log.append(b"4")
 
-    def test_a_batch_on_another_hash_isrefused(self) -> None:
+    def test_a_batch_on_another_hash_is_refused(self) -> None:
         with self.opened() as store:
             log = writer(store)
             log.append(b"1")
@@ -102,7 +102,7 @@ class StoreContract(OwnershipContract):
             refused(store.append([batch])[0], seq=1, hash=log.hash)
             assert store.head(FIRST) == (1, log.hash)
 
-    def test_a_batch_with_an_old_token_isrefused(self) -> None:
+    def test_a_batch_with_an_old_token_is_refused(self) -> None:
         with self.opened() as store:
             old = writer(store)
             old.append(b"1")
@@ -128,14 +128,14 @@ class StoreContract(OwnershipContract):
             assert store.append([batch, batch]) == [None, None]
             assert [row.data for row in store.read(FIRST)] == [b"1", b"2", b"3"]
 
-    def test_a_repeated_batch_that_others_have_built_on_isrefused(self) -> None:
+    def test_a_repeated_batch_that_others_have_built_on_is_refused(self) -> None:
         with self.opened() as store:
             log = writer(store)
             batch = log.append(b"1")
             log.append(b"2")
             refused(store.append([batch])[0], seq=2, hash=log.hash)
 
-    def test_other_bytes_at_a_used_place_arerefused(self) -> None:
+    def test_other_bytes_at_a_used_place_are_refused(self) -> None:
         with self.opened() as store:
             log = writer(store)
             log.append(b"1")

@@ -48,7 +48,7 @@ class OwnershipContract(UpkeepContract):
             log.append(b"3", consumed=tuple(entry.number for entry in entries))
             assert store.inbox(FIRST) == []
 
-    def test_a_used_key_staysrefused(self) -> None:
+    def test_a_used_key_stays_refused(self) -> None:
         with self.opened() as store:
             log, other = writer(store), writer(store, SECOND)
             log.append(b"1")
