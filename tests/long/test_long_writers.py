@@ -13,8 +13,9 @@ from spine.testing.stores.trials import GENESIS, chain
 
 @pytest.mark.parametrize("processes", [2, 4])
 def test_writers_of_one_file_are_linearizable(tmp_path: Path, processes: int) -> None:
-    """Every place has one winner, and one order explains what everybody was told."""
-    found = run(of_sqlite(tmp_path / "s.db", "relaxed"), processes, 2_000, 1, tmp_path)
+    """Every place has one winner, and one order explains what everybody was told; a reader beside them is no matter."""
+    file = tmp_path / "s.db"
+    found = run(of_sqlite(file, "relaxed"), processes, 2_000, 1, tmp_path, file)
     assert found.anomalies == []
     assert found.tried == 2_000
     assert found.won

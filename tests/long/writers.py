@@ -5,13 +5,15 @@ python writers.py [--count 1000000] [--stores sqlite,postgres] [--processes 2,4,
 Each process tries to append at the head that it knows, and now and then at a stale one, at one that is not there yet,
 the same batch again, or other bytes at a place that it won itself. What each attempt was told, and when it began and
 ended, is compared with one order of all: every place has one winner, a refusal names the head of a moment inside its
-attempt, and nobody sees the log go back. COUNT attempts, or a fifth of it for PostgreSQL, are shared out among the
-numbers of processes. Prints a line of figures for each store and number; exit status 1 at any anomaly.
+attempt, and nobody sees the log go back. A reader beside them holds a SQLite file's old state for a second each, so
+that its write-ahead log cannot be reused meanwhile. COUNT attempts, or a fifth of it for PostgreSQL, are shared out
+among the numbers of processes. Prints a line of figures for each store and number; exit status 1 at any anomaly.
 """
 
 import argparse
 import os
 import random
+import sqlite3
 import sys
 import tempfile
 import time
@@ -59,6 +61,7 @@ class Figures(NamedTuple):
     busy: int
     anomalies: list[str]
     slowest_ms: float
+    p99_ms: float
 
 
 # ------------------------------------------------------------------------------------------------------- the race
@@ -100,8 +103,19 @@ def _batch(token: int, seq: int, hash: bytes, data: bytes) -> Append:
     return Append(FIRST, token, seq, hash, chain(seq, hash, [data]))
 
 
-def run(make: Callable[[], Store], processes: int, tries: int, seed: int, folder: Path) -> Figures:
-    """Let that many processes race on the store that each of them makes, and compare."""
+def hold_back(file: Path, is_over: Callable[[], bool]) -> None:
+    """Read a SQLite file in one transaction after the other, each kept open for a second."""
+    while not is_over():
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM events").fetchone()
+            time.sleep(1)
+
+
+def run(
+    make: Callable[[], Store], processes: int, tries: int, seed: int, folder: Path, file: Path | None = None
+) -> Figures:
+    """Let that many processes race on the store that each of them makes, with a reader of its `file`, and compare."""
     with closing(make()) as store:
         token = writer(store).token
 
@@ -112,18 +126,25 @@ def run(make: Callable[[], Store], processes: int, tries: int, seed: int, folder
         (folder / f"{os.getpid()}.records").write_bytes(records.tobytes())
         return os.getpid()
 
-    pids = in_workers([lambda number=number: work(number) for number in range(processes)])
+    def read() -> None:
+        if file is not None:
+            hold_back(file, lambda: len(list(folder.glob("*.records"))) == processes)
+
+    *pids, _ = in_workers([*(lambda number=number: work(number) for number in range(processes)), read])
     attempts: list[Attempt] = []
     for pid in pids:
         numbers = array("q")
-        numbers.frombytes((folder / f"{pid}.records").read_bytes())
+        records = folder / f"{pid}.records"
+        numbers.frombytes(records.read_bytes())
+        records.unlink()
         attempts.extend(map(Attempt._make, zip(*[iter(numbers)] * 4, strict=True)))
     with closing(make()) as store:
         rows = list(store.read(FIRST))
     anomalies = [*wrong_log(rows), *wrong_order(attempts, len(rows))]
     ends = Counter(attempt.how for attempt in attempts)
-    slowest = max(attempt.ended - attempt.began for attempt in attempts) / 1e6
-    return Figures(len(attempts), ends[WON], ends[REFUSED], ends[AGAIN], ends[BUSY], anomalies, slowest)
+    took = sorted(attempt.ended - attempt.began for attempt in attempts)
+    waits = (took[-1] / 1e6, took[len(took) * 99 // 100] / 1e6)
+    return Figures(len(attempts), ends[WON], ends[REFUSED], ends[AGAIN], ends[BUSY], anomalies, *waits)
 
 
 # -------------------------------------------------------------------------------------------------- the comparison
@@ -205,18 +226,20 @@ def main() -> int:
 def _races(name: str, url: str, numbers: Sequence[int], folder: Path, options: argparse.Namespace) -> bool:
     failed = False
     for processes in numbers:
-        if name == "sqlite":
-            make, sync = of_sqlite(folder / f"{processes}.db", options.durability), options.durability
+        file = folder / f"{processes}.db" if name == "sqlite" else None
+        if file is not None:
+            make, sync = of_sqlite(file, options.durability), options.durability
         else:
             make, sync = of_postgres(url, f"writers{processes}"), "fsync off"
         began = time.monotonic()
         tries = options.count // (1 if name == "sqlite" else 5)
-        found = run(make, processes, -(-tries // len(numbers)), options.seed, folder)
+        found = run(make, processes, -(-tries // len(numbers)), options.seed, folder, file)
         seconds = time.monotonic() - began
         print(
             f"writers: {name} · {processes} processes · {count(found.tried)} tried, {count(found.won)} won, "
             f"{count(found.refused)} refused, {count(found.again)} known already, {found.busy} busy, "
-            f"{len(found.anomalies)} anomalies · slowest {found.slowest_ms:.0f} ms · {seconds:.0f} s · "
+            f"{len(found.anomalies)} anomalies · "
+            f"p99 {found.p99_ms:.1f} ms, slowest {found.slowest_ms:.0f} ms · {seconds:.0f} s · "
             + conditions(folder, seed=options.seed, sync=sync),
             flush=True,
         )
