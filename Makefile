@@ -14,6 +14,7 @@
 #   make unknown     COUNT=5000 commits whose answer is lost: nothing twice, nothing missing
 #   make crash       kill a process at every await and store call of eighteen turns, and again in recovery; COUNT= kills
 #   make crash-disk  the same on the disk that this folder lies on
+#   make crash-postgres  the same over a PostgreSQL server that it starts
 #   make power       what a disk may have kept when power was lost, at every write; COUNT= cuts
 #   make damage      every bit of a log, every cut, swaps; COUNT= of each kind
 #   make diskfull    every write of every turn fails; a small disk is filled and emptied
@@ -40,7 +41,7 @@ CORPUS := ../shared/wire
 # What COUNT says only where somebody asked for it; each long run has a number of its own.
 ASKED = $(if $(filter file,$(origin COUNT)),$(1),--count $(COUNT))
 
-.PHONY: canary writers unknown help demo test lint types scenarios live live-proxy live-keyed wire chaos bench crash crash-disk power damage diskfull prefix-law values replay soak demo-crash clean install install-live
+.PHONY: canary writers unknown help demo test lint types scenarios live live-proxy live-keyed wire chaos bench crash crash-disk crash-postgres power damage diskfull prefix-law values replay soak demo-crash clean install install-live
 .DELETE_ON_ERROR:
 
 help:
@@ -126,6 +127,9 @@ crash: $(VENV)/.dev
 
 crash-disk: $(VENV)/.dev
 	@mkdir -p build && $(RUN) tests/long/crash.py --where build $(call ASKED,--count 5000)
+
+crash-postgres: $(VENV)/.dev
+	@$(RUN) tests/long/crash.py --store postgres $(call ASKED,--count 3000)
 
 power damage diskfull prefix-law: $(VENV)/.dev
 	@$(RUN) tests/long/$(subst -,_,$@).py $(if $(filter diskfull,$@),,$(call ASKED))

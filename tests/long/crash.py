@@ -1,6 +1,6 @@
 """The crash sweep over canonical turns: every turn, every failpoint, every way to end, and again during recovery.
 
-python crash.py [--count 100000] [--where FOLDER] [--durability full] [--turns pay,ship] [--loops asyncio,trio]
+python crash.py [--count 100000] [--store postgres] [--where FOLDER] [--durability full] [--turns pay] [--loops trio]
 
 A trial is a process that begins a turn and is killed, or hangs and is then killed, or meets an exception or a cancel,
 at one failpoint; further processes finish the turn; one more judges. In a double trial the process that recovers is
@@ -14,7 +14,6 @@ import itertools
 import math
 import os
 import random
-import shutil
 import signal
 import sys
 import tempfile
@@ -22,16 +21,20 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import anyio
 from anyio.lowlevel import current_token
 from children import Server, in_child, in_workers
 from conditions import conditions, count
-from crash_process import Folder, acknowledged, judge, judge_next, live
+from crash_folder import Folder
+from crash_process import acknowledged, judge, judge_next, live
 from crash_turns import TURNS
+from postgres_server import Missing, postgres_server
 
 from spine.errors import StoreUnavailable
 from spine.testing.failpoints import Failpoint, Failpoints
@@ -127,8 +130,8 @@ def suffer(scene: Scene, folder: Folder, durability: str, at: Failpoint, way: st
 class Sweep:
     """One worker's trials and what came of them."""
 
-    def __init__(self, where: Path, durability: str) -> None:
-        self.where, self.durability = where, durability
+    def __init__(self, where: Path, durability: str, server: str | None = None) -> None:
+        self.where, self.durability, self.server = where, durability, server
         self.counts: Counter[str] = Counter()
         self.struck: set[tuple[str, str]] = set()
         self.known: set[tuple[str, str]] = set()
@@ -173,12 +176,12 @@ class Sweep:
                 return
             self.counts["kill"] += 1
             with self._folder() as folder:
-                _copy(first, folder)
+                first.copy_to(folder)
                 hits = self._finish(trial, folder)["hits"]
             for at in itertools.takewhile(lambda _: not limit(), hits):
                 again = trial._replace(again=at)
                 with self._folder() as folder:
-                    _copy(first, folder)
+                    first.copy_to(folder)
                     if self._dies(trial.scene, folder, at, "kill", is_next=True):
                         self._note(again, self._finish(again, folder))
                     else:
@@ -210,7 +213,7 @@ class Sweep:
                 self.told.append(f"{trial}: {problem}")
 
     def _folder(self) -> "_TrialFolder":
-        return _TrialFolder(self.where)
+        return _TrialFolder(self.where, self.server)
 
 
 def watched(scene: Scene, folder: Folder, durability: str, is_next: bool) -> tuple[list[Failpoint], Any]:
@@ -246,21 +249,15 @@ def finish(trial: Trial, folder: Folder, durability: str, whole: Any, then: bool
 class _TrialFolder:
     """A folder for the time of a trial."""
 
-    def __init__(self, where: Path) -> None:
-        self._where = where
+    def __init__(self, where: Path, server: str | None) -> None:
+        self._where, self._server = where, server
 
     def __enter__(self) -> Folder:
-        self._path = tempfile.mkdtemp(prefix="spine-crash-", dir=self._where)
-        return Folder(Path(self._path))
+        self._folder = Folder(Path(tempfile.mkdtemp(prefix="spine-crash-", dir=self._where)), self._server)
+        return self._folder
 
     def __exit__(self, *error: object) -> None:
-        shutil.rmtree(self._path)
-
-
-def _copy(source: Folder, target: Folder) -> None:
-    for path in source.path.iterdir():
-        if not path.name.endswith("-shm"):
-            shutil.copyfile(path, target.path / path.name)
+        self._folder.remove()
 
 
 def _allowed(trial: Trial, whole: Any) -> set[str]:
@@ -277,7 +274,7 @@ def _allowed(trial: Trial, whole: Any) -> set[str]:
 
 def work(given: argparse.Namespace, number: int) -> Any:
     """One worker's share: its single trials, then double ones until its part of COUNT is reached."""
-    sweep = Sweep(given.where, given.durability)
+    sweep = Sweep(given.where, given.durability, given.server)
     scenes = [Scene(turn, loop) for turn in given.turns for loop in given.loops]
     random.Random(given.seed).shuffle(scenes)
     goal, end = -(-given.count // given.workers), time.monotonic() + given.seconds
@@ -316,6 +313,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=2000, help="processes to kill at least")
     parser.add_argument("--share", type=int, default=1, help="only each so many-th of the single trials")
     parser.add_argument("--seconds", type=float, default=math.inf, help="no double trial begins after so long")
+    parser.add_argument("--store", default="sqlite", choices=("sqlite", "postgres"))
     parser.add_argument("--where", type=Path, default=Path("/dev/shm"), help="folder for the files")
     parser.add_argument("--durability", default="full", choices=("full", "relaxed"))
     parser.add_argument("--workers", type=int, default=2)
@@ -323,18 +321,28 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--turns", type=lambda text: text.split(","), default=list(TURNS))
     parser.add_argument("--loops", type=lambda text: text.split(","), default=["asyncio", "trio"])
     given = parser.parse_args(arguments)
+    try:
+        with postgres_server() if given.store == "postgres" else nullcontext() as given.server:
+            return sweep(given)
+    except Missing as missing:
+        print(f"crash: {given.store} left out: {missing}")
+        return 0
+
+
+def sweep(given: argparse.Namespace) -> int:
+    """Let the workers sweep, and print."""
     began = time.monotonic()
-    warm_up()
+    warm_up(given.server)
     gc.freeze()  # children share what is there now, and touch none of it
     results = in_workers([lambda number=number: work(given, number) for number in range(given.workers)])
     return report(given, results, time.monotonic() - began)
 
 
-def warm_up() -> None:
+def warm_up(server: str | None) -> None:
     """Do here what every process does once and its children then need not: late imports, made code, caches."""
     for loop in ("asyncio", "trio"):
         for turn in ("approval", "parallel", "blob"):
-            with _TrialFolder(Path(tempfile.gettempdir())) as folder:
+            with _TrialFolder(Path(tempfile.gettempdir()), server) as folder:
                 end = be_process(Scene(turn, loop), folder, "full", Failpoints(), is_next=False)
                 judge(turn, folder, end, end, same_end=True)
     while threading.active_count() > 1:  # a fork copies no thread
@@ -349,6 +357,7 @@ def report(given: argparse.Namespace, results: list[Any], seconds: float) -> int
         print(f"  {line}")
     problems = {name.removeprefix("problem "): number for name, number in counts.items() if name.startswith("problem ")}
     crashes = counts["kill"] + counts["hang"] + counts["again"]
+    sync = given.durability if given.store == "sqlite" else f"{given.durability}, fsync off"
     others = sum(number for word, number in problems.items() if word not in ("LOST", "HARM", "UNTRUE"))
     print(
         f"crash: {count(crashes)} processes killed ({count(counts['hang'])} after a hang, {count(counts['again'])} in "
@@ -357,7 +366,7 @@ def report(given: argparse.Namespace, results: list[Any], seconds: float) -> int
         f"acknowledged {count(counts['acknowledged'])}, lost {problems.get('LOST', 0)} · ran twice "
         f"{problems.get('HARM', 0)}, untrue {problems.get('UNTRUE', 0)}, other differences {others} · resumed "
         f"{count(counts['resumed'])} of {count(counts['judged'])} · {seconds:.0f} s, {crashes / seconds:.0f}/s · "
-        + conditions(given.where, seed=given.seed, sync=given.durability, loops="+".join(given.loops))
+        + conditions(given.where, seed=given.seed, sync=sync, loops="+".join(given.loops), store=given.store)
     )
     return 1 if problems or (len(struck & known) < len(known) and given.share == 1) else 0
 

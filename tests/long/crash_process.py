@@ -4,13 +4,11 @@
 is killed.
 """
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import attrs
-from crash_turns import ONCE, TURNS, Model, Turn, World, agent_of
+from crash_folder import Folder, NotingStore
+from crash_turns import ONCE, TURNS, Model, Turn, agent_of
 
 from spine import Runtime
 from spine.codec import Codec
@@ -20,60 +18,12 @@ from spine.llm.retry import RetryPolicy
 from spine.log import LogReader
 from spine.messages import ToolResultBlock
 from spine.proof.verify import verify
-from spine.stores.sqlite import SqliteStore
 from spine.testing.failpoints import Failpoints
 from spine.values import SessionId
 
 NAME = SessionId("s")
 ALONE = Settings(installed_plugins=False)
 RETRY = RetryPolicy(base_s=0)
-
-
-@attrs.frozen
-class Folder:
-    """Where a trial's files are: the store, what was acknowledged, and the world outside."""
-
-    path: Path
-
-    @property
-    def store(self) -> Path:
-        """The SQLite file."""
-        return self.path / "s.db"
-
-    @property
-    def acknowledged(self) -> Path:
-        """`seq hash` of each head that a commit returned for, a line each."""
-        return self.path / "acknowledged"
-
-    @property
-    def world(self) -> World:
-        """The world outside."""
-        return World(self.path / "world")
-
-
-class NotingStore:
-    """A SQLite store that notes outside, before it returns, which head it has acknowledged."""
-
-    def __init__(self, folder: Folder, durability: Any) -> None:
-        self._store = SqliteStore(folder.store, durability)
-        self._descriptor = os.open(folder.acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
-    def append(self, batches: Any) -> Any:
-        """Store and note."""
-        verdicts = self._store.append(batches)
-        for batch, verdict in zip(batches, verdicts, strict=True):
-            if verdict is None and batch.rows:
-                last = batch.rows[-1]
-                os.write(self._descriptor, f"{last.seq} {last.hash.hex()}\n".encode())
-        return verdicts
-
-    def close(self) -> None:
-        """Let go."""
-        self._store.close()
-        os.close(self._descriptor)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
 
 async def live(
@@ -135,9 +85,7 @@ def shown(history: Any) -> list[Any]:
 async def judge_next(name: str, folder: Folder) -> list[str]:
     """What does not hold for a process that opens the finished session and has another turn in it."""
     problems, held = [], {}
-    runtime = Runtime.open(
-        f"sqlite:{folder.store}", model=Model(TURNS[name], is_next=True), settings=ALONE, retry=RETRY
-    )
+    runtime = Runtime.open(folder.open(), model=Model(TURNS[name], is_next=True), settings=ALONE, retry=RETRY)
     async with runtime:
         agent = Failpoints().agent(agent_of(TURNS[name], folder.world, lambda: held["session"]))
         session = held["session"] = await runtime.session(NAME, agent)
@@ -156,7 +104,7 @@ def judge(name: str, folder: Folder, found: Any, expected: Any, *, same_end: boo
     `found` and `expected` are what `live` returned. With `same_end` both must be the same but for calls that recovery
     interrupted.
     """
-    store = SqliteStore(folder.store)
+    store = folder.open()
     reader = LogReader(store, Codec(), NAME)
     verification, events = verify(reader), list(reader.read())
     store.close()

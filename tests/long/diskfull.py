@@ -25,7 +25,8 @@ import anyio
 import apsw
 from children import Server
 from conditions import conditions, count
-from crash_process import Folder, acknowledged, judge, judge_next, live
+from crash_folder import Folder
+from crash_process import acknowledged, judge, judge_next, live
 from crash_turns import TURNS
 from disk import Op, on_disk
 

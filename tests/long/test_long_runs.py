@@ -11,6 +11,7 @@ import pytest
 HERE = Path(__file__).parent
 SHORT = {
     "crash": ("crash.py", "--count", "60", "--turns", "pay,slow hook,parallel", "--share", "29", "--workers", "1"),
+    "crash postgres": ("crash.py", "--store", "postgres", "--count", "36", "--turns", "pay", "--share", "9"),
     "damage": ("damage.py", "--count", "150", "--events", "60", "--workers", "1"),
     "power": ("power.py", "--count", "400", "--batches", "12", "--workers", "1"),
     "prefix-law": ("prefix_law.py", "--count", "1200", "--stride", "7"),
@@ -32,6 +33,8 @@ def test_nothing_is_lost_in_a_short_run(name: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     line = done.stdout.splitlines()[-1]
-    assert line.startswith(f"{name}: ")
+    if "left out" in line:
+        pytest.skip(line)
+    assert line.startswith(f"{name.split()[0]}: ")
     assert "commit " in line
     assert any(f"{word} 0" in line for word in ("lost", "missed")), line
