@@ -18,7 +18,7 @@ from spine.values import EMPTY_OBJECT, Digest, JsonObject, clean_text, digest, e
 __all__ = ["Agent", "Limits"]
 
 
-def _cost(value: Any) -> str | None:
+def _cost(value: str | None) -> str | None:
     """`0.50 USD`, as it is recorded; `$0.50` is the same."""
     if value is None:
         return None
@@ -29,7 +29,7 @@ def _cost(value: Any) -> str | None:
             f"limit cost is {value!r:.80}; it must be an amount over 0 with its currency, of at most six decimals",
             hint='Limits(cost="0.50 USD")',
         )
-    return f"{found['dollars']} USD" if found["dollars"] else str(value)
+    return f"{found['dollars']} USD" if found["dollars"] else value
 
 
 @frozen(kw_only=True)

@@ -10,75 +10,79 @@ cannot make only when the class is first used. What this file does not know how 
 """
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
+from reprlib import recursive_repr
+from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
 
 import attrs
 
 __all__ = ["define", "frozen"]
 
-if TYPE_CHECKING:
-    from attrs import define, frozen
-else:
-
-    def frozen(kind: type | None = None, **options: Any) -> Any:
-        """As `attrs.frozen`. A class with methods or an equality of its own keeps them."""
-        decorate = _decorator(attrs.frozen, options)
-        return decorate if kind is None else decorate(kind)
-
-    def define(kind: type | None = None, **options: Any) -> Any:
-        """As `attrs.define`. A class with methods or an equality of its own keeps them."""
-        decorate = _decorator(attrs.define, options)
-        return decorate if kind is None else decorate(kind)
-
-
 _FIELD: Final = type(attrs.field())
 """What `attrs.field(…)` leaves in the body of a class."""
 _PUT_OFF: Final = (
     "__attrs_attrs__",
     "__attrs_props__",
-    "__compared__",
     "__getstate__",
     "__init__",
     "__match_args__",
     "__setstate__",
+    "_compared",
 )
-"""What a class has of attrs, and `__compared__`: a function of a value that gives what makes it equal to others."""
+"""What a class has of attrs, and `_compared`: a function of a value that gives what makes it equal to others."""
+_SEALED: Final = attrs.frozen(type("Sealed", (), {}))
+"""Lends its refusals of assignments: attrs knows by them that a class is frozen when another one is made of it."""
+_WRITING: Final = RLock()
 
 
-def _decorator(make: Callable[..., Any], options: dict[str, Any]) -> Callable[[type], Any]:
-    def decorate(kind: type) -> Any:
-        own = set(vars(kind))
-        finish = _slotted if _can_wait(kind, make, options) else _finished
-        made = finish(kind, make, {"eq": False, "repr": False, **options})
-        if "repr" not in options and "__repr__" not in own:
-            made.__repr__ = _show
-        if "eq" not in options and "__eq__" not in own:
-            made.__eq__ = _equals
-            made.__hash__ = _hash if make is attrs.frozen else None
-        return made
+def _decorate(make: Callable[..., Any], kind: Any = None, **options: Any) -> Any:
+    """The class, or the decorator when there is none yet. A class with methods of its own keeps them."""
+    if kind is None:
+        return partial(_decorate, make, **options)
+    body = vars(kind)
+    fields = {name: value for name, value in body.items() if type(value) is _FIELD}
+    if any(field.eq_key is not None or field.hash is not None for field in fields.values()):
+        return make(kind, **options)
+    finish = _slotted if _can_wait(kind, fields, make, options) else _finished
+    made = finish(kind, make, {"eq": False, "repr": False, **options})
+    if "repr" not in options and "__repr__" not in body:
+        made.__repr__ = _Shared.__repr__
+    if "eq" not in options and "__eq__" not in body:
+        made.__eq__ = _Shared.__eq__
+        if "__hash__" not in body:
+            made.__hash__ = _Shared.__hash__ if make is attrs.frozen else None
+    return made
 
-    return decorate
+
+if TYPE_CHECKING:
+    from attrs import define, frozen
+else:
+    frozen = partial(_decorate, attrs.frozen)
+    define = partial(_decorate, attrs.define)
 
 
 def _finished(kind: type, make: Callable[..., Any], options: dict[str, Any]) -> Any:
     made = make(kind, **options)
-    made.__compared__ = _parts_of(made)
+    names = [field.name for field in attrs.fields(made) if field.eq]
+    made._compared = attrgetter(*names) if names else _nothing
     return made
 
 
 # ------------------------------------------------------------------------------------------------------- putting off
 
 
-def _can_wait(kind: type, make: Callable[..., Any], options: dict[str, Any]) -> bool:
-    """Whether a class is as most are: fields and methods, on nothing but `object`."""
+def _can_wait(kind: type, fields: dict[str, Any], make: Callable[..., Any], options: dict[str, Any]) -> bool:
+    """Whether a class is as most are: annotated fields and methods, on nothing but `object`."""
     body = vars(kind)
-    is_known = options.keys() <= {"kw_only", "eq", "weakref_slot"} and kind.__bases__ in ((object,), (Generic,))
-    checks_assignments = make is attrs.define and any(type(value) is _FIELD for value in body.values())
+    is_simple = type(kind) is type and kind.__bases__ in ((object,), (Generic,))
+    checks_assignments = make is attrs.define and fields
     return (
-        is_known
+        is_simple
+        and options.keys() <= {"kw_only", "eq", "weakref_slot"}
         and not checks_assignments
+        and fields.keys() <= getattr(kind, "__annotations__", {}).keys()
         and body.keys().isdisjoint(_PUT_OFF)
         and not any(map(_knows_its_class, body.values()))
     )
@@ -94,76 +98,73 @@ def _knows_its_class(value: Any) -> bool:
 def _slotted(kind: type, make: Callable[..., Any], options: dict[str, Any]) -> Any:
     """The class with its slots, and with an `_Unwritten` for each thing that attrs will make when one is asked for."""
 
-    def write() -> None:
-        for name, value in vars(_finished(kind, make, options)).items():
-            if isinstance(vars(made).get(name), _Unwritten | None):
-                setattr(made, name, value)
+    def written() -> Any:
+        with _WRITING:  # two threads may ask for the first value at once
+            if isinstance(vars(made)["__init__"], _Unwritten):
+                for name, value in vars(_finished(kind, make, options)).items():
+                    if isinstance(vars(made).get(name), _Unwritten | None):
+                        setattr(made, name, value)
+        return made
 
-    unwritten = {name: _Unwritten(name, write) for name in _PUT_OFF}
     annotations = getattr(kind, "__annotations__", {})
     fields = [name for name, kept in annotations.items() if not _is_class_variable(kept)]
     body = {name: value for name, value in vars(kind).items() if name not in {*fields, "__dict__", "__weakref__"}}
     if make is attrs.frozen:
-        body |= {"__setattr__": _refuse, "__delattr__": _refuse}
+        body |= {name: vars(_SEALED)[name] for name in ("__setattr__", "__delattr__")}
     references = ("__weakref__",) if options.get("weakref_slot", True) else ()
-    slots = {"__slots__": (*fields, *references), "__qualname__": kind.__qualname__}
-    made = type(kind.__name__, kind.__bases__, {**body, **unwritten, **slots})
+    body |= {"__slots__": (*fields, *references), "__qualname__": kind.__qualname__}
+    made = type(kind.__name__, kind.__bases__, body | {name: _Unwritten(name, written) for name in _PUT_OFF})
     return made
 
 
 class _Unwritten:
     """Has the class written when it is looked up, which replaces it, and gives what was written under its name."""
 
-    __slots__ = ("_name", "_write")
+    __slots__ = ("_name", "_written")
 
-    def __init__(self, name: str, write: Callable[[], None]) -> None:
+    def __init__(self, name: str, written: Callable[[], Any]) -> None:
         self._name = name
-        self._write = write
+        self._written = written
 
     def __get__(self, value: Any, kind: type) -> Any:
-        self._write()
-        return getattr(kind if value is None else value, self._name)
+        found = vars(self._written())[self._name]  # a class below may have another of that name
+        return found.__get__(value, kind) if hasattr(found, "__get__") else found
 
 
 def _is_class_variable(annotation: Any) -> bool:
     if isinstance(annotation, str):
-        return "ClassVar" in annotation
+        return annotation.strip("'\"").startswith(
+            ("ClassVar", "typing.ClassVar", "t.ClassVar", "typing_extensions.ClassVar")
+        )
     return getattr(annotation, "__origin__", annotation) is ClassVar
 
 
 # ------------------------------------------------------------------------------------------- written once for all
 
 
-def _refuse(self: Any, *_: Any) -> None:
-    raise attrs.exceptions.FrozenInstanceError
+class _Shared:
+    """The methods that each class is given; help shows them under their names."""
 
+    def __eq__(self, other: Any) -> Any:
+        kind: Any = self.__class__
+        if other.__class__ is not kind:
+            return NotImplemented
+        return kind._compared(self) == kind._compared(other)
 
-def _parts_of(kind: Any) -> Callable[[Any], Any]:
-    names = [field.name for field in attrs.fields(kind) if field.eq]
-    return attrgetter(*names) if names else _nothing
+    def __hash__(self) -> int:
+        kind: Any = self.__class__
+        return hash((kind, kind._compared(self)))
+
+    @recursive_repr("...")
+    def __repr__(self) -> str:
+        kind: Any = self.__class__
+        shown = (
+            f"{field.name}={(repr if field.repr is True else field.repr)(getattr(self, field.name))}"
+            for field in attrs.fields(kind)
+            if field.repr
+        )
+        return f"{kind.__qualname__.rpartition('>.')[2]}({', '.join(shown)})"
 
 
 def _nothing(value: Any) -> tuple[()]:
     return ()
-
-
-def _equals(self: Any, other: Any) -> Any:
-    if other.__class__ is not self.__class__:
-        return NotImplemented
-    parts = self.__class__.__compared__
-    return parts(self) == parts(other)
-
-
-def _hash(self: Any) -> int:
-    kind = self.__class__
-    return hash((kind, kind.__compared__(self)))
-
-
-def _show(self: Any) -> str:
-    kind = self.__class__
-    shown = (
-        f"{field.name}={(repr if field.repr is True else field.repr)(getattr(self, field.name))}"
-        for field in attrs.fields(kind)
-        if field.repr
-    )
-    return f"{kind.__qualname__.rpartition('>.')[2]}({', '.join(shown)})"

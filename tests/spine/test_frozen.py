@@ -4,6 +4,8 @@ import copy
 import inspect
 import math
 import pickle
+import sys
+import threading
 import weakref
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
@@ -208,6 +210,93 @@ def test_a_generic_class_can_be_given_its_types() -> None:
     assert Box[int](3) == Box(3)
 
 
+def test_a_class_below_may_have_methods_of_the_same_name() -> None:
+    """Its `__init__` finds the one above it, also where that is written by being asked for."""
+
+    @frozen
+    class Late:
+        a: int
+
+    class Below(Late):
+        def __init__(self) -> None:
+            super().__init__(5)
+
+    assert Below().a == 5
+
+
+@pytest.mark.parametrize("make", [attrs.frozen, attrs.define, frozen, define])
+def test_a_class_of_attrs_below_one_that_waits_is_frozen_too(make: Any) -> None:
+    @frozen
+    class Late:
+        a: int
+
+    @make
+    class Below(Late):
+        b: int = 2
+
+    assert (Below(1).a, Below(1).b) == (1, 2)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        Below(1).a = 3  # type: ignore[misc]
+
+
+def test_threads_may_ask_for_the_first_value_at_once() -> None:
+    def ask(kind: Any, failed: list[BaseException]) -> None:
+        together.wait()
+        try:
+            assert attrs.fields(kind).a.name == "a"
+            assert hash(kind(1)) == hash(copy.copy(kind(1)))
+        except BaseException as error:
+            failed.append(error)
+
+    together, failed = threading.Barrier(6), list[BaseException]()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(100):
+
+            @frozen
+            class Late:
+                a: int
+
+            threads = [threading.Thread(target=ask, args=(Late, failed)) for _ in range(together.parties)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failed
+
+
+def test_a_value_that_holds_itself_can_be_shown() -> None:
+    @define
+    class Node:
+        other: Any = None
+
+    node = Node()
+    node.other = node
+    assert repr(node).endswith("Node(other=...)")
+
+
+def test_a_hash_of_its_own_and_keys_of_fields_are_kept() -> None:
+    @frozen
+    class Counted:
+        a: list[int]
+
+        def __hash__(self) -> int:
+            return 7
+
+    @frozen
+    class Folded:
+        a: str = attrs.field(eq=str.lower)
+        b: list[int] = attrs.field(factory=list, hash=False)
+
+    assert hash(Counted([])) == 7
+    assert Counted([]) == Counted([])
+    assert Folded("A") == Folded("a")
+    assert hash(Folded("A")) == hash(Folded("a"))
+
+
 def test_what_cannot_be_put_off_is_made_at_once() -> None:
     """Bases, options, hooks on assignment and whatever knows its own class are left to attrs."""
 
@@ -238,7 +327,18 @@ def test_what_cannot_be_put_off_is_made_at_once() -> None:
         def me(self) -> Any:
             return __class__  # type: ignore[name-defined]
 
-    assert all(map(is_written, (Below, Open, Checked, Remembering, Naming)))
+    class Kind(type):
+        pass
+
+    @frozen
+    class OfAKind(metaclass=Kind):
+        a: int
+
+    @frozen
+    class Unannotated:
+        a = attrs.field()
+
+    assert all(map(is_written, (Below, Open, Checked, Remembering, Naming, OfAKind, Unannotated)))
     assert Below(1).x == 1
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         Below(1).z = 2  # type: ignore[misc]
@@ -248,3 +348,5 @@ def test_what_cannot_be_put_off_is_made_at_once() -> None:
     assert checked.a == 2
     assert Remembering(2).twice == 4
     assert Naming(1).me() is Naming
+    assert type(OfAKind) is Kind
+    assert Unannotated(1).a == 1
