@@ -39,7 +39,7 @@ from spine.llm.chunks import (
 from spine.llm.errors import Failure, ProviderError, lossy, provider_error
 from spine.llm.request import ModelRequest
 from spine.llm.response import ModelResponse
-from spine.llm.retry import Wait, decide
+from spine.llm.retry import next_delay
 from spine.llm.usage import Usage
 from spine.masking import masked_json
 from spine.messages import Message, Origin, ToolCallBlock
@@ -269,8 +269,7 @@ def _same_block(a: Any, b: Any) -> bool:
 def _attempt_failed(run: Run, target: Target, flow: Flow, step: StepId, attempt: int, failure: Failure) -> float | None:
     """Record a failed attempt; the delay before the next one, or None when the step failed with it."""
     flow.flush()
-    verdict = decide(run.policy, failure, attempt, visible=flow.is_visible, random=run.random)
-    delay = verdict.delay_s if isinstance(verdict, Wait) else None
+    delay = next_delay(run.policy, failure, attempt, visible=flow.is_visible, random=run.random)
     usage = flow.assembler.usage or Usage()
     failed = ModelAttemptFailed(
         attempt=attempt,

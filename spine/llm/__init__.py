@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from spine.llm.providers import CATALOGUE, SNAPSHOT
     from spine.llm.request import ModelRequest, ResponseFormat, Route, Thinking, ToolChoice
     from spine.llm.response import STOP_REASONS, ModelResponse, StopReason
-    from spine.llm.retry import GiveUp, RetryPolicy, Wait, decide
+    from spine.llm.retry import RetryPolicy, next_delay
     from spine.llm.usage import Cost, Usage, add_usage, total_usage
 
 __all__ = [
@@ -61,7 +61,6 @@ __all__ = [
     "Cost",
     "Decoder",
     "Failure",
-    "GiveUp",
     "ListsLosses",
     "ModelEntry",
     "ModelRequest",
@@ -86,11 +85,10 @@ __all__ = [
     "Traits",
     "Usage",
     "UsageReported",
-    "Wait",
     "WireProtocol",
     "add_usage",
-    "decide",
     "lossy",
+    "next_delay",
     "parse_arguments",
     "price",
     "provider_error",
@@ -117,7 +115,6 @@ _HOMES: Final[Mapping[str, str]] = {
     "Cost": "spine.llm.usage",
     "Decoder": "spine.llm.protocols",
     "Failure": "spine.llm.errors",
-    "GiveUp": "spine.llm.retry",
     "ListsLosses": "spine.llm.protocols",
     "ModelEntry": "spine.llm.catalogue",
     "ModelRequest": "spine.llm.request",
@@ -142,11 +139,10 @@ _HOMES: Final[Mapping[str, str]] = {
     "Traits": "spine.llm.catalogue",
     "Usage": "spine.llm.usage",
     "UsageReported": "spine.llm.chunks",
-    "Wait": "spine.llm.retry",
     "WireProtocol": "spine.llm.protocols",
     "add_usage": "spine.llm.usage",
-    "decide": "spine.llm.retry",
     "lossy": "spine.llm.errors",
+    "next_delay": "spine.llm.retry",
     "parse_arguments": "spine.llm.assemble",
     "price": "spine.llm.catalogue",
     "provider_error": "spine.llm.errors",

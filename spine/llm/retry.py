@@ -5,7 +5,7 @@ from collections.abc import Callable
 from spine.frozen import frozen
 from spine.llm.errors import Failure
 
-__all__ = ["GiveUp", "RetryPolicy", "Wait", "decide"]
+__all__ = ["RetryPolicy", "next_delay"]
 
 
 @frozen(kw_only=True)
@@ -23,39 +23,18 @@ class RetryPolicy:
     discards: bool = False
 
 
-@frozen
-class Wait:
-    """Try again after `delay_s`."""
-
-    delay_s: float
-
-
-@frozen
-class GiveUp:
-    """Do not try again, because `reason`."""
-
-    reason: str
-
-
-def decide(
+def next_delay(
     policy: RetryPolicy, failure: Failure, attempt: int, *, visible: bool, random: Callable[[], float]
-) -> Wait | GiveUp:
-    """What follows after attempt number `attempt` (from 1) failed. `random` gives numbers in [0, 1).
+) -> float | None:
+    """Seconds to wait after attempt number `attempt` (from 1) failed; None for no other attempt.
 
     Never after visible output unless the policy discards it, never for what an identical request cannot cure, never
     beyond `policy.attempts`, and not when the server asks for more than `max_wait_s`. Exponential backoff with full
-    jitter otherwise.
+    jitter otherwise; `random` gives numbers in [0, 1).
     """
-    if not failure.retryable:
-        return GiveUp(f"{failure.category} is not transient")
-    if visible and not policy.discards:
-        return GiveUp("part of the answer was already shown")
-    if attempt >= policy.attempts:
-        return GiveUp(f"{attempt} of {policy.attempts} attempts used")
-    backoff = min(policy.cap_s, policy.base_s * 2.0 ** min(attempt - 1, 60)) * random()
+    if not failure.retryable or (visible and not policy.discards) or attempt >= policy.attempts:
+        return None
     asked = failure.retry_after_s
-    if asked is None:
-        return Wait(backoff)
-    if asked > policy.max_wait_s:
-        return GiveUp(f"the server asks for {asked:g} s, more than {policy.max_wait_s:g} s")
-    return Wait(asked if asked > 0 else backoff)
+    if asked:
+        return asked if asked <= policy.max_wait_s else None
+    return min(policy.cap_s, policy.base_s * 2.0 ** min(attempt - 1, 60)) * random()

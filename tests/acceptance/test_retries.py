@@ -13,7 +13,7 @@ from spine.llm import chunks as c
 from spine.llm.assemble import assemble
 from spine.llm.errors import CATEGORIES, RETRYABLE, Failure, provider_error
 from spine.llm.response import ModelResponse
-from spine.llm.retry import GiveUp, RetryPolicy, Wait, decide
+from spine.llm.retry import RetryPolicy, next_delay
 from spine.testing.clock import FakeClock, FakeRandom
 from spine.testing.script import call, fail, say, stall, think, usage
 from spine.testing.scripted import ScriptedAdapter
@@ -87,6 +87,7 @@ async def test_a_policy_may_allow_more_or_fewer_attempts() -> None:
 
 DELAYS = {
     "of the server": (20.0, 20.0),
+    "of less than a second": (0.04, 0.04),
     "of sixty seconds": (60.0, 60.0),
     "beyond sixty seconds": (60.5, None),
     "of zero is no delay of the server's": (0.0, 0.25),
@@ -108,12 +109,12 @@ async def test_a_delay(asked: float | None, waited: float | None) -> None:
 def test_backoff_doubles_under_full_jitter_up_to_its_cap() -> None:
     """The policy is pure: delays follow attempt and random number, never beyond the cap."""
     policy, failure = RetryPolicy(attempts=99), Failure(category="timeout", message="", retryable=True)
-    delays = [decide(policy, failure, n, visible=False, random=lambda: 0.999) for n in range(1, 90)]
-    assert [round(d.delay_s, 1) for d in delays[:6]] == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]  # type: ignore[union-attr]
-    assert all(isinstance(d, Wait) and d.delay_s <= 8.0 for d in delays)
-    assert decide(policy, failure, 1, visible=False, random=lambda: 0.0) == Wait(0.0)
-    assert isinstance(decide(policy, failure, 99, visible=False, random=lambda: 0.5), GiveUp)
-    assert isinstance(decide(policy, failure, 1, visible=True, random=lambda: 0.5), GiveUp)
+    delays = [next_delay(policy, failure, n, visible=False, random=lambda: 0.999) for n in range(1, 90)]
+    assert [round(delay or 0.0, 1) for delay in delays[:6]] == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
+    assert all(delay is not None and delay <= 8.0 for delay in delays)
+    assert next_delay(policy, failure, 1, visible=False, random=lambda: 0.0) == 0.0
+    assert next_delay(policy, failure, 99, visible=False, random=lambda: 0.5) is None
+    assert next_delay(policy, failure, 1, visible=True, random=lambda: 0.5) is None
 
 
 VISIBLE = {

@@ -43,7 +43,9 @@ HEADERS = [
     ),
     ({"x-ratelimit-remaining-requests": "3", "x-ratelimit-reset-requests": "1s"}, None),
     ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "later"}, None),
+    ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1d2h"}, 93_600.0),
     ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"}, 1.0),
+    ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "2026-11-30T12:00:25"}, 25.0),
     ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(NOON) + 9)}, 9.0),
     ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": str((int(NOON) + 9) * 1000)}, 9.0),
     (
