@@ -40,8 +40,8 @@ class Limits:
     whatever runs. Cost and tokens count what whole answers reported. Raises `UsageError` for what is no limit.
     """
 
-    steps: int = 50
-    """Requests."""
+    steps: int | None = None
+    """Requests; 50 when nobody says."""
     cost: str | None = attrs.field(default=None, converter=_cost)
     """Money, as `0.50 USD`; each model that is asked must have a price."""
     tokens: int | None = None
@@ -50,8 +50,8 @@ class Limits:
     """Seconds at a stretch in one process; waiting for people does not count, and a resumed turn begins anew."""
 
     def __attrs_post_init__(self) -> None:
-        for name, count in (("steps", self.steps), ("tokens", 1 if self.tokens is None else self.tokens)):
-            if type(count) is not int or count < 1:
+        for name, count in (("steps", self.steps), ("tokens", self.tokens)):
+            if count is not None and (type(count) is not int or count < 1):
                 raise UsageError(f"limit {name} is {count!r:.80}; it must be a positive whole number")
         if self.wall_s is not None and not (type(self.wall_s) in (int, float) and 0 < self.wall_s < math.inf):
             raise UsageError(f"limit wall_s is {self.wall_s!r:.80}; it must be a number of seconds over 0")

@@ -19,8 +19,10 @@ from spine.llm.errors import Failure
 from spine.llm.request import Route
 from spine.projectors.status import TurnState
 
-__all__ = ["Time", "as_overrides", "check_price", "limits_of", "unreported", "used_up"]
+__all__ = ["STEPS", "Time", "as_overrides", "check_price", "limits_of", "unreported", "used_up"]
 
+STEPS: Final = 50
+"""Requests of a turn whose limits do not say how many."""
 _NAMES: Final = ("steps", "cost", "tokens", "wall_s")
 
 
@@ -39,8 +41,8 @@ def limits_of(agent: Agent, overrides: Mapping[str, Any]) -> Limits:
 
 def used_up(limits: Limits, turn: TurnState) -> Failure | None:
     """Why no other request may be made; None while one may."""
-    if turn.steps >= limits.steps:
-        return _failure("steps", limits.steps, turn.steps, f"{limits.steps} steps used")
+    if turn.steps >= (steps := limits.steps or STEPS):
+        return _failure("steps", steps, turn.steps, f"{steps} steps used")
     if limits.tokens is not None:
         used = (turn.usage.input_tokens or 0) + (turn.usage.output_tokens or 0)
         if used >= limits.tokens:

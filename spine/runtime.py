@@ -475,7 +475,7 @@ class Runtime:
             self._opening.pop(session.id, None)
 
     async def _tick(self) -> None:
-        """Flush chunks that wait too long, stop overdue hooks."""
+        """Let each running session record chunks that wait too long, and stop hooks and turns whose time is up."""
         while True:
             await self._clock.pause(TICK_S)
             for session in list(self._running.values()):

@@ -127,7 +127,7 @@ async def test_limits_of_one_turn_are_recorded_and_stand_in_place_of_the_agents(
         session = await runtime.session("s", looking(Limits(tokens=400, cost="0.0009 USD")))
         turn = await session.run("Go.", limits=Limits(tokens=5000), check=False)
         assert turn.error.details["limit"] == "cost"
-        assert dict(data_of(session, "turn.started")[0].overrides) == {"steps": 50, "tokens": 5000}
+        assert dict(data_of(session, "turn.started")[0].overrides) == {"tokens": 5000}
         async with session.stream(
             "Go.", limits=Limits(steps=7, tokens=2, cost="2 USD", wall_s=9), check=False
         ) as stream:
@@ -137,6 +137,10 @@ async def test_limits_of_one_turn_are_recorded_and_stand_in_place_of_the_agents(
         assert stream.turn.error.details == {"limit": "tokens", "allowed": 2, "used": 500}
         assert (await session.retry(check=False)).status == "completed"
         assert dict(data_of(session, "turn.started")[2].overrides) == given
+    async with staged(step(1, 0), step(1, 0)) as runtime:
+        session = await runtime.session("s", looking(Limits(steps=1)))
+        turn = await session.run("Go.", limits=Limits(tokens=5000), check=False)
+        assert turn.error.details == {"limit": "steps", "allowed": 1, "used": 1}
     with pytest.raises(UsageError, match="limits are 7; they must be Limits"):
         async with staged() as runtime:
             await (await runtime.session("s", agent_of())).run("Go.", limits=7)

@@ -101,7 +101,7 @@ COUNT = "must be a positive whole number"
 AMOUNT = "must be an amount over 0 with its currency, of at most six decimals"
 SECONDS = "must be a number of seconds over 0"
 NO_LIMITS: dict[str, tuple[tuple[Any, ...], str]] = {
-    "steps": ((0, -1, 1.5, "3", True, None), COUNT),
+    "steps": ((0, -1, 1.5, "3", True), COUNT),
     "tokens": ((0, -1, 1.5, "3", True), COUNT),
     "cost": (
         (
@@ -140,8 +140,8 @@ def test_a_limit_on_cost_is_kept_in_millionths(given: str, kept: tuple[str, int]
     assert (limits.cost, limits.cost_micros) == kept
 
 
-def test_only_steps_are_limited_unless_said_otherwise() -> None:
-    assert attrs.astuple(Limits()) == (50, None, None, None)
+def test_nothing_is_said_of_limits_that_are_not_given() -> None:
+    assert attrs.astuple(Limits()) == (None, None, None, None)
     assert attrs.astuple(Limits(steps=1, tokens=1, wall_s=0.001)) == (1, None, 1, 0.001)
 
 
