@@ -10,6 +10,7 @@
 #   make wire        recorded provider answers against their expected readings, and cut at COUNT=64 places each
 #   make chaos       every fault over each protocol, on each event loop, with and without retries: the report cards
 #   make writers     processes race for one session: linearizable; COUNT=1000000 attempts, a fifth for PostgreSQL
+#   make inbox       COUNT=2000 owners killed while others send to them: each request taken once, in order
 #   make canary      COUNT=500 MB of everything a session writes, looked through for secrets
 #   make unknown     COUNT=5000 commits whose answer is lost: nothing twice, nothing missing
 #   make crash       kill a process at every await and store call of eighteen turns, and again in recovery; COUNT= kills
@@ -41,7 +42,7 @@ CORPUS := ../shared/wire
 # What COUNT says only where somebody asked for it; each long run has a number of its own.
 ASKED = $(if $(filter file,$(origin COUNT)),$(1),--count $(COUNT))
 
-.PHONY: canary writers unknown help demo test lint types scenarios live live-proxy live-keyed wire chaos bench crash crash-disk crash-postgres power damage diskfull prefix-law values replay soak demo-crash clean install install-live
+.PHONY: canary writers unknown inbox help demo test lint types scenarios live live-proxy live-keyed wire chaos bench crash crash-disk crash-postgres power damage diskfull prefix-law values replay soak demo-crash clean install install-live
 .DELETE_ON_ERROR:
 
 help:
@@ -119,7 +120,7 @@ chaos: $(VENV)/.dev
 canary: $(VENV)/.dev
 	@PYTHONPATH=plugins $(RUN) tests/long/canary.py $(if $(filter command environment,$(firstword $(origin COUNT))),--megabytes $(COUNT))
 
-writers unknown values: $(VENV)/.dev
+writers unknown inbox values: $(VENV)/.dev
 	@PYTHONPATH=plugins $(RUN) tests/long/$@.py $(if $(filter command environment,$(firstword $(origin COUNT))),--count $(COUNT))
 
 crash: $(VENV)/.dev

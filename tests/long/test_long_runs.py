@@ -13,6 +13,7 @@ SHORT = {
     "crash": ("crash.py", "--count", "60", "--turns", "pay,slow hook,parallel", "--share", "29", "--workers", "1"),
     "crash postgres": ("crash.py", "--store", "postgres", "--count", "36", "--turns", "pay", "--share", "9"),
     "damage": ("damage.py", "--count", "150", "--events", "60", "--workers", "1"),
+    "inbox": ("inbox.py", "--count", "24"),
     "power": ("power.py", "--count", "400", "--batches", "12", "--workers", "1"),
     "prefix-law": ("prefix_law.py", "--count", "1200", "--stride", "7"),
     "soak": ("soak.py", "--count", "200", "--seconds", "4"),
