@@ -6,9 +6,11 @@ it is, and keeps nobody else waiting.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+
+import anyio
 
 from spine.codec import Codec
 from spine.commits import SETTLE_WAITS_S
@@ -57,10 +59,18 @@ class Inbox:
         self._log = log
         self._append = append
         self._seen: set[int] = set()
-        """Entries that were looked at; their batch may still be on its way."""
+        """Entries that were looked at and lay there at the last look; their batch may still be on its way."""
+        self._looking = anyio.Lock(fast_acquire=True)
 
-    def record(self, entries: Iterable[InboxEntry]) -> Iterator[InboxEvent]:
-        """Append the event of each new entry, and give it to be acted on before the next one is looked at."""
+    async def take(self, act: Callable[[InboxEvent], Awaitable[None]]) -> None:
+        """Record what lies there, and act on each event before the next one is looked at."""
+        async with self._looking:  # one who read before it and went on after it would take again what is forgotten here
+            for event in self.record(await self._log.inbox()):
+                await act(event)
+
+    def record(self, entries: Sequence[InboxEntry]) -> Iterator[InboxEvent]:
+        """Append the event of each new one of the entries, which are all there are, and give it to be acted on."""
+        self._seen.intersection_update([entry.number for entry in entries])  # numbers of what was taken never come back
         for entry in entries:
             if entry.number not in self._seen and not self._log.is_held:  # then its turn comes later
                 self._seen.add(entry.number)

@@ -438,8 +438,7 @@ class Session:
 
     async def take_inbox(self) -> None:
         """Turn requests from other processes into events, each exactly once, and act on them."""
-        for event in self._inbox.record(await self._run.log.inbox()):
-            await self._act_on(event)
+        await self._inbox.take(self._act_on)
 
     async def _act_on(self, event: InboxEvent) -> None:
         if isinstance(event, CancelRequested) and self._run.cancel_scope is not None:

@@ -1,14 +1,17 @@
 """A request in a session's inbox becomes one event, however often it is looked at."""
 
 import logging
+import time
 from typing import Any
 
+import anyio
 import pytest
 
 from spine.agent import Agent
 from spine.config import Settings
 from spine.errors import AppendOutcomeUnknown, ValueTooLarge
 from spine.runtime import Runtime
+from spine.store import InboxEntry
 from spine.stores.memory import MemoryStore
 from spine.testing.script import say
 from spine.testing.scripted import ScriptedAdapter
@@ -17,13 +20,14 @@ from spine.values import SessionId
 pytestmark = pytest.mark.anyio
 
 S = SessionId("s")
+ALONE = Settings(installed_plugins=False)
 CANCEL = b'{"by":null,"cause":"stop"}'
 
 
 async def recorded(store: MemoryStore, looks: int) -> list[str]:
     """The events that come of what lies in the inbox, looked at several times before anything is committed."""
     model = ScriptedAdapter(say("One."))
-    async with Runtime.open(store, model=model, settings=Settings(installed_plugins=False)) as runtime:
+    async with Runtime.open(store, model=model, settings=ALONE) as runtime:
         session = await runtime.session(S, Agent("p:m"))
         await session.run("Go.")
         store.put_inbox(S, "c", "cancel", CANCEL)
@@ -48,6 +52,50 @@ async def test_what_does_not_fit_stays_and_is_told_once(caplog: Any) -> None:
     assert [record.getMessage().count("was not taken") for record in caplog.records] == [1]
 
 
+class Slow(MemoryStore):
+    """A store whose first look into the inbox comes back late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits, self.looks = True, 0
+
+    def inbox(self, session: SessionId) -> list[InboxEntry]:
+        entries = super().inbox(session)
+        self.looks += bool(entries)
+        if self.looks == 1 and entries:
+            time.sleep(0.1)
+        return entries
+
+
+async def test_whoever_looked_long_ago_takes_nothing_again(monkeypatch: Any) -> None:
+    """What was taken meanwhile is remembered by nobody."""
+    monkeypatch.setattr("spine.keeping.INBOX_S", 60)
+    store = Slow()
+    async with Runtime.open(store, model=ScriptedAdapter(say("One.")), settings=ALONE) as runtime:
+        session = await runtime.session(S, Agent("p:m"))
+        await session.run("Go.")
+        store.put_inbox(S, "c", "cancel", CANCEL)
+        async with anyio.create_task_group() as group:
+            group.start_soon(session.take_inbox)
+            while not store.looks:
+                await anyio.sleep(0.001)
+            for _ in range(2):
+                await session.take_inbox()
+        assert [row.type for row in session.log.rows()].count("cancel.requested") == 1
+
+
+async def test_what_was_taken_is_not_remembered_for_ever() -> None:
+    store = MemoryStore()
+    async with Runtime.open(store, model=ScriptedAdapter(say("One.")), settings=ALONE) as runtime:
+        session = await runtime.session(S, Agent("p:m"))
+        await session.run("Go.")
+        for number in range(50):
+            store.put_inbox(S, f"c{number}", "cancel", CANCEL)
+            await session.take_inbox()
+        assert [row.type for row in session.log.rows()].count("cancel.requested") == 50
+        assert len(session._inbox._seen) == 1
+
+
 class Forgetful(MemoryStore):
     """A store whose first answers to a request are lost: it arrived, or it did not."""
 
@@ -66,7 +114,7 @@ class Forgetful(MemoryStore):
 
 async def begun(store: MemoryStore) -> Runtime:
     """A runtime on `store` that has the session with a turn."""
-    runtime = Runtime.open(store, model=ScriptedAdapter(say("One.")), settings=Settings(installed_plugins=False))
+    runtime = Runtime.open(store, model=ScriptedAdapter(say("One.")), settings=ALONE)
     async with runtime:
         await (await runtime.session(S, Agent("p:m"))).run("Go.")
     return runtime
