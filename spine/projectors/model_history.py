@@ -161,11 +161,13 @@ class HistoryState:
 
 
 def _add_results(track: _Track, results: dict[CallId, tuple[int, ToolResultBlock] | None]) -> None:
-    message = maker(Message, "role", "content")
     for entry in results.values():
         if entry is not None:
             seq, result = entry
-            track.add(message("tool", (result,)), seq)
+            track.add(_make_message("tool", (result,)), seq)
+
+
+_make_message: Callable[..., Message] = maker(Message, "role", "content")
 
 
 class ModelHistory:

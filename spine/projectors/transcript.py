@@ -150,37 +150,38 @@ class SessionTranscript:
 
     def view(self, state: TranscriptState) -> Transcript:
         """The transcript of everything folded so far."""
+        tallies = state.tallies
+        routes = {place: tallies.route(tally) for place, tally in tallies.steps.items()}
         entries: list[Entry] = [
-            _finished(entry, state.tallies) if isinstance(entry, _Step) else entry for entry in state.entries
+            _finished(entry, routes, tallies) if isinstance(entry, _Step) else entry for entry in state.entries
         ]
         if state.suspended is not None:
-            entries.append(TurnEntry(event=state.suspended, figures=state.tallies.turn(state.suspended.turn)))
+            entries.append(TurnEntry(event=state.suspended, figures=tallies.turn(state.suspended.turn)))
         entries.extend(InputEntry(event=event, place=None) for event in state.waiting.values())
-        routes = filter(None, map(state.tallies.route, state.tallies.steps.values()))
-        return Transcript(
-            session=state.session, title=state.title, routes=tuple(dict.fromkeys(routes)), entries=tuple(entries)
-        )
+        asked = tuple(dict.fromkeys(filter(None, routes.values())))
+        return Transcript(session=state.session, title=state.title, routes=asked, entries=tuple(entries))
 
 
-def _finished(step: _Step, tallies: Tallies) -> StepEntry:
+def _finished(step: _Step, routes: Mapping[str, str | None], tallies: Tallies) -> StepEntry:
     parts = step.parts + _arriving(step) if step.is_answering else step.parts
-    tally = tallies.steps.get(step.step)
-    entry: StepEntry = maker(StepEntry)(
+    return _make_entry(
         step.step,
         step.event.at,
         step.event.seq,
-        None if tally is None else tallies.route(tally),
+        routes.get(step.step),
         tuple([_finished_call(part, tallies) if type(part) is _Call else part for part in parts]),
         step.attempts,
         step.is_answering,
     )
-    return entry
 
 
 def _finished_call(call: _Call, tallies: Tallies) -> Call:
     order = {} if call.requested is None else tallies.contents.parameter_order(call.requested)
-    made: Call = maker(Call)(call.block, order.get(call.block.name, ()), call.facts)
-    return made
+    return _make_call(call.block, order.get(call.block.name, ()), call.facts)
+
+
+_make_entry: Callable[..., StepEntry] = maker(StepEntry)
+_make_call: Callable[..., Call] = maker(Call)
 
 
 def _arriving(step: _Step) -> list[Any]:
