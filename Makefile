@@ -79,6 +79,7 @@ install-live: $(VENV)/.live
 
 demo: $(VENV)/.base
 	@$(BIN)/spine demo
+	@command -v spine >/dev/null || echo 'spine is in an environment of its own; first: . $(BIN)/activate' >&2
 
 test: $(VENV)/.dev
 	$(RUN) -m pytest -q -m "not live"
