@@ -138,5 +138,5 @@ class _Events:
             self._stored = None
             if self._stream._finished and self._position >= log.head[0]:
                 raise StopAsyncIteration
-            with anyio.move_on_after(0.05):
+            with anyio.move_on_after(0.05):  # the end of a turn wakes nobody who waits for an event
                 await log.changed(self._position)
