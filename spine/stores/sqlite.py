@@ -330,13 +330,23 @@ class SqliteStore:
                     size += len(data)
                     if size >= _PAGE_BYTES:
                         cursor.close()
-                        return rows, rows[-1].seq
+                        return self._in_order(rows, after)
             except (TypeError, KeyError) as exc:  # an edit by hand: what comes before it is still good
                 cursor.close()
                 if rows:
-                    return rows, rows[-1].seq
+                    return self._in_order(rows, after)
                 raise LogBroken(f"its row in {self.url} is no event", seq=key - base) from exc
-        return rows, rows[-1].seq if len(rows) == _PAGE_ROWS else last
+        return self._in_order(rows, after) if len(rows) == _PAGE_ROWS else (rows, last)
+
+    def _in_order(self, rows: list[Row], after: int) -> tuple[list[Row], int]:
+        """The rows as far as their numbers grow, and the last number; a damaged tree may lead back, again and again."""
+        if rows[-1].seq < after + len(rows):
+            before = (after, *(row.seq for row in rows))
+            good = next(place for place, row in enumerate(rows) if row.seq <= before[place])
+            if not good:
+                raise LogBroken(f"the rows in {self.url} do not stand in their order", seq=after + 1)
+            rows = rows[:good]
+        return rows, rows[-1].seq
 
     def _load_kind(self, connection: sqlite3.Connection, wanted: int) -> Kind:
         for id, type_, version, origin, required in connection.execute(

@@ -19,7 +19,7 @@ SEQ_MASK: Final = (1 << SEQ_BITS) - 1
 SHARING_FORMAT: Final = 2
 """Files of format 1 hold whole logs and nothing that was erased; the first fork or erasure makes them format 2."""
 
-_POINTER = "SELECT place, at FROM events WHERE key = ?"
+_POINTER = "SELECT place, at FROM events WHERE key = ? AND typeof(place) = 'integer' AND typeof(at) = 'integer'"
 _FORKS = (
     "SELECT s.id FROM sessions s JOIN events e ON e.key = (s.no - 1) << 24 WHERE e.place = ? AND e.at > ? ORDER BY s.no"
 )

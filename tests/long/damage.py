@@ -11,6 +11,7 @@ counted as idle. COUNT limits each kind to a sample; 0 tries everything. Prints 
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -38,6 +39,8 @@ from spine.stores.sqlite import SqliteStore
 from spine.values import SessionId
 
 NAME = SessionId("s")
+TRIAL_S = 20
+"""Reading a damaged file ends sooner, or it does not end."""
 FILE_SHARE = 25
 """One bit of the SQLite file is tried for so many there are: its pages hold every row's bits once more."""
 
@@ -187,9 +190,15 @@ class Trials:
             at, bit = rng.randrange(len(data)), rng.randrange(8)
             changed = bytearray(data)
             changed[at] ^= 1 << bit
+            signal.alarm(TRIAL_S)
             verdict = _file_verdict(bytes(changed), folder / "changed.db", rows)
+            signal.alarm(0)
             self.counts[f"file {verdict}"] += 1
             self.note("file", f"bit {bit} of byte {at} of the file: {verdict}", verdict in ("found", "idle"))
+
+
+def _is_overdue(*_: object) -> None:
+    raise TimeoutError(f"a damaged file was read for {TRIAL_S} s")
 
 
 def _export_is_found(data: bytes, path: Path, head: tuple[int, str], whole: bytes) -> bool:
@@ -248,6 +257,7 @@ def work(given: argparse.Namespace, number: int) -> Any:
         return mine if not given.count else _sample(mine, -(-given.count // given.workers), given.seed)
 
     trials = Trials(share)
+    signal.signal(signal.SIGALRM, _is_overdue)
     folder = Path(tempfile.mkdtemp(prefix="spine-damage-", dir=given.where))
     try:
         path = folder / "s.db"

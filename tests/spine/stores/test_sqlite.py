@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import attrs
 import pytest
 
-from spine.errors import StoreBusy, StoreUnavailable
+from spine.errors import LogBroken, SpineError, StoreBusy, StoreUnavailable
 from spine.store import Append, Owner
 from spine.stores.sqlite import SqliteStore
 from spine.testing.stores.trials import ALICE, FIRST, LEASE, START, Writer, chain, writer
@@ -220,6 +221,41 @@ def test_a_deleted_session_s_number_never_leads_into_another_s_log(store: Sqlite
     writer(store).append(b"again")
     assert list(store.read(neighbour.session)) == []
     assert [row.data for row in store.read(FIRST)] == [b"again"]
+
+
+def test_reading_ends_whatever_bit_of_the_tree_of_events_is_another(tmp_path: Path) -> None:
+    """Also where a page leads back to itself, so that the same rows come again and again."""
+    path, changed = tmp_path / "a.db", tmp_path / "b.db"
+    with closing(SqliteStore(path, "relaxed")) as store:
+        writer(store).append(*[b"%0120d" % number for number in range(1200)])
+        rows = list(store.read(FIRST))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'events'").fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    data = path.read_bytes()
+    assert data[(page - 1) * size] == 5, "the root of the tree is no inner page"
+    ends: Counter[str] = Counter()
+    for at, bit in itertools.product(range((page - 1) * size, page * size), range(8)):
+        if data[at] == 0 and (at % 8 or bit % 3):  # mostly what is not in use
+            continue
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << bit
+        changed.write_bytes(damaged)
+        ends[_end_of_reading(changed, rows)] += 1
+    assert ends["broken"], ends
+
+
+def _end_of_reading(path: Path, rows: list[Any]) -> str:
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    try:
+        with closing(SqliteStore(path, "relaxed")) as store:
+            found = list(itertools.islice(store.read(FIRST), 5 * len(rows)))
+    except SpineError as error:
+        return "broken" if isinstance(error, LogBroken) else "unreadable"
+    assert len(found) < 5 * len(rows), "it reads in a circle"
+    return "whole" if found == rows else "another"
 
 
 def test_a_closed_store_says_so(store: SqliteStore) -> None:
