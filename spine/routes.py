@@ -87,12 +87,11 @@ class Routes:
 
     def resolve(self, route: Route, scope: Scope | None) -> Target:
         """The target of a route. Raises `RouteUnknown` or `KeyMissing`; makes no connection."""
-        catalogue = self.catalogue
-        entry = catalogue.providers.get(route.provider)
-        registered = self._registries.adapters.resolve(scope).entries.get(route.provider)
         if self._everything is not None:
-            adapter, protocol = self._everything, _protocol_of(self._everything)
-        elif registered is not None:
+            return self.target(self._everything, route, _protocol_of(self._everything))
+        entry = self.catalogue.providers.get(route.provider)
+        registered = self._registries.adapters.resolve(scope).entries.get(route.provider)
+        if registered is not None:
             factory: AdapterFactory = registered.value
             protocol = entry.protocol if entry else route.provider
             settings = self._settings(route, entry, protocol)

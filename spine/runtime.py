@@ -16,6 +16,7 @@ from spine.clock import Clock, SystemClock
 from spine.codec import Codec
 from spine.commits import Writer, off_loop
 from spine.config import Settings, find_key, load_settings, make_store_folder
+from spine.drafts import changer
 from spine.errors import RouteUnknown, SessionExists, SessionUnknown, SpineError, UsageError
 from spine.forking import Forked, fork
 from spine.hooks import Hooks
@@ -44,6 +45,7 @@ from spine.sections import Section
 from spine.session import Session
 from spine.store import Claim, SessionInfo, Store
 from spine.threads import Workers
+from spine.tools import Tool
 from spine.values import JsonObject, ScopeId, Secret, SessionId, freeze_object, session_id
 from spine.watchdog import watch_loop
 
@@ -54,6 +56,7 @@ VERSION = "0.1.0"
 TICK_S = 0.05
 SYNC_THREADS = 16
 _logger = logging.getLogger("spine")
+_owned = changer(Tool, "owner")
 _logger.addHandler(logging.NullHandler())  # silent unless the application wants to hear it
 
 
@@ -335,7 +338,7 @@ class Runtime:
             section = Section("instructions", order=10, source=owner, render=agent.instructions)
             registries.sections.add(section.name, section, owner=owner, scope=own)
         for tool in agent.own_tools:
-            registries.tools.add(tool.name, tool.evolve(owner=owner), owner=owner, scope=own)
+            registries.tools.add(tool.name, _owned(tool, owner), owner=owner, scope=own)
 
     async def fork(self, id: str, child: str, *, seq: int | None = None) -> Forked:
         """Make session `child` of the stored events 1 to `seq` of another, by default all; see `spine.forking`."""

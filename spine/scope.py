@@ -189,7 +189,7 @@ class LayeredRegistry(Generic[T]):
         """
         while scope is not None and scope.id not in self._layers:
             scope = scope.parent
-        version = self.version(scope)
+        version = self._own.version(scope)
         kept = self._resolved.get(scope)
         if kept is None or kept.version != version:
             kept = self._resolved[scope] = Resolved(MappingProxyType(self._merged(scope)), version)

@@ -242,9 +242,8 @@ class Session:
         place = f"t{self._status.turns + 1}"
         if repeats is not None:
             inputs = self._status.last.started.inputs
-        self._append(TurnStarted(inputs=inputs, overrides=overrides, repeats=repeats), place=place)
-        if repeats is None:
-            self._append(InputDelivered(inputs=inputs), place=place)
+        delivered = () if repeats is not None else (InputDelivered(inputs=inputs),)
+        self._append(TurnStarted(inputs=inputs, overrides=overrides, repeats=repeats), *delivered, place=place)
 
     def _resolve(self, overrides: Mapping[str, Any]) -> None:
         """Raise `RouteUnknown`, `KeyMissing` or `BudgetUnknown` now rather than in the middle of a turn."""
