@@ -245,21 +245,24 @@ class Codec:
 
         Raises `LogBroken` with the seq when a known type's data does not fit its class.
         """
-        seq, kind, version, at, place, origin, required, _, this_hash = row
-        data = self.decode_data(row, contents)
+        seq, kind, version, at, place, origin, required, stored, this_hash = row
+        data = self._decode_usual(kind, version, stored) or self._decode_any(row, contents)
         return self._record(session, seq, kind, version, at, place, origin, required, data, prev_hash, this_hash)
 
     def decode_data(self, row: Row, contents: Callable[[Digest], bytes]) -> Any:
         """The data of `decode_row` alone, with the same errors."""
-        version, read, kind = self._readers.get(row.type, _NO_READER)
-        if version == row.version:
-            try:
-                data = parse(row.data)
-                if MARK not in data:
-                    return read(data, kind)
-            except Exception:  # the long way says what is wrong with it
-                return self._decode_any(row, contents)
-        return self._decode_any(row, contents)
+        return self._decode_usual(row.type, row.version, row.data) or self._decode_any(row, contents)
+
+    def _decode_usual(self, kind: str, version: int, stored: bytes) -> Any:
+        """Data of a type and version that were read before, with nothing beside the log; None for any other."""
+        known, read, wanted = self._readers.get(kind, _NO_READER)
+        if known != version:
+            return None
+        try:
+            data = parse(stored)
+            return None if MARK in data else read(data, wanted)
+        except Exception:  # the long way says what is wrong with it
+            return None
 
     def _decode_any(self, row: Row, contents: Callable[[Digest], bytes]) -> Any:
         event_type = self._by_name.get(row.type)
