@@ -82,8 +82,8 @@ class Runtime:
         self._writer = Writer(store)
         self._owner = this_process(clock.now(), id(self))
         self._sessions: dict[SessionId, Session] = {}
-        self._opening: dict[SessionId, anyio.Lock] = {}
-        """Per session, held while it is being opened."""
+        self._opening: dict[SessionId, anyio.Event] = {}
+        """Sessions that are being opened, and what tells that one no longer is."""
         self._scopes: dict[str, ScopeHandle] = {}
         self._running: dict[SessionId, Session] = {}
         self._claimed: set[SessionId] = set()  # perhaps in vain, and not released
@@ -213,19 +213,20 @@ class Runtime:
         object. Raises `RouteUnknown`, `SessionOwned`, `EventUnknown`, `ToolUnknown`.
         """
         own = session_id(id)
-        lock = self._opening.setdefault(own, anyio.Lock(fast_acquire=True))
+        while (other := self._opening.get(own)) is not None:
+            await other.wait()
+        known = self._sessions.get(own)
+        if known is not None and (known.log.is_held or not known.log.is_closed):
+            known.offer(agent, deps, scope)
+            return known
+        self._opening[own] = opened = anyio.Event()
         try:
-            async with lock:
-                known = self._sessions.get(own)
-                if known is not None and (known.log.is_held or not known.log.is_closed):
-                    known.offer(agent, deps, scope)
-                    return known
-                self.resolve_model(agent.model)  # before anything is claimed
-                log = await self._open_log(own)
-                return await self._open_session(log, agent, deps, scope, metadata, variables, on_change, reference)
+            self.resolve_model(agent.model)  # before anything is claimed
+            log = await self._open_log(own)
+            return await self._open_session(log, agent, deps, scope, metadata, variables, on_change, reference)
         finally:
-            if not lock.locked():  # nobody waits for it any more
-                self._opening.pop(own, None)
+            del self._opening[own]
+            opened.set()
 
     async def _open_session(
         self, log: SessionLog, agent: Agent, deps: Any, scope: "str | ScopeHandle | None", *options: Any
@@ -238,7 +239,8 @@ class Runtime:
         self._sessions[session.id] = session
         if self.hooks.chain("spine_event_recorded"):
             self.spawn(partial(tell_observers, session.log, self.hooks, session.log.head[0]))
-        await session.take_inbox()
+        if log.seq:  # nobody can ask anything of a session without events
+            await session.take_inbox()
         return session
 
     async def create_session(self, id: str, agent: Agent, **options: Any) -> Session:
@@ -475,7 +477,6 @@ class Runtime:
             session.log.close(UsageError(f'session "{session.id}" was closed; open it again with runtime.session'))
             self._plugins.registries.forget(session.scope)
             self._release(session.id)
-            self._opening.pop(session.id, None)
 
     async def _tick(self) -> None:
         """Let each running session record chunks that wait too long, and stop hooks and turns whose time is up."""

@@ -84,6 +84,17 @@ async def test_whoever_looked_long_ago_takes_nothing_again(monkeypatch: Any) -> 
         assert [row.type for row in session.log.rows()].count("cancel.requested") == 1
 
 
+async def test_what_was_asked_while_nobody_had_the_session_open_is_taken_when_it_is_opened(monkeypatch: Any) -> None:
+    monkeypatch.setattr("spine.keeping.INBOX_S", 60)
+    store = MemoryStore()
+    async with Runtime.open(store, model=ScriptedAdapter(say("One.")), settings=ALONE) as runtime:
+        await (await runtime.session(S, Agent("p:m"))).run("Go.")
+    store.put_inbox(S, "c", "cancel", CANCEL)
+    async with Runtime.open(store, model=ScriptedAdapter(), settings=ALONE) as runtime:
+        session = await runtime.session(S, Agent("p:m"))
+        assert [row.type for row in session.log.rows()].count("cancel.requested") == 1
+
+
 async def test_what_was_taken_is_not_remembered_for_ever() -> None:
     store = MemoryStore()
     async with Runtime.open(store, model=ScriptedAdapter(say("One.")), settings=ALONE) as runtime:

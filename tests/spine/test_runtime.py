@@ -5,11 +5,13 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from spine import Agent, Runtime, Secret, Section
 from spine.config import Settings
 from spine.errors import ConfigInvalid, RouteUnknown, UsageError
+from spine.session import Session
 from spine.stores.memory import MemoryStore
 from spine.testing.script import call, say
 from spine.testing.scripted import ScriptedAdapter
@@ -60,6 +62,20 @@ async def test_models_are_named_by_route_or_alias() -> None:
         assert str(runtime.resolve_model("q:a:b")) == "q:a:b"
         with pytest.raises(RouteUnknown, match="aliases: fast"):
             runtime.resolve_model("slow")
+
+
+async def test_a_session_opened_by_several_at_once_is_one(tmp_path: Path) -> None:
+    found: list[Session] = []
+
+    async def open_one(runtime: Runtime) -> None:
+        found.append(await runtime.session("s", Agent("p:m")))
+
+    async with opened(say("x"), store=f"sqlite:{tmp_path}/a.db") as runtime:
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(open_one, runtime)
+        (session,) = set(found)
+        await session.run("Go.")
 
 
 async def test_a_scope_is_made_once_and_knows_its_parent() -> None:
