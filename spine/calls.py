@@ -35,7 +35,7 @@ from spine.messages import ToolCallBlock
 from spine.projectors.status import ApprovalState, CallState, TurnState
 from spine.recovery import UNSURE, Resolution, resolve
 from spine.revisions import find_tool, invocation_of, result_block, revise, withhold_unrevised
-from spine.run import Run, patches, stop_if_cancelled
+from spine.run import Run, look_up, patches, stop_if_cancelled
 from spine.runners import HookChange, waterfall
 from spine.tools import Tool, ToolInvocation, ToolOutcome
 from spine.values import CallId, StepId, step_of
@@ -85,7 +85,7 @@ async def settle_calls(run: Run, turn: TurnState) -> None:
         await _answer(run, turn, [_Work(call.block, executed=Executed(outcome)) for call in calls])
         return
     if run.request is None:  # after a restart
-        run.request = run.log.request(turn.requested)
+        run.request = await look_up(run, turn, run.log.request, turn.requested)
     for group in [calls] if len(calls) == 1 else _groups(run, calls):
         works = [await _prepare(run, turn, call) for call in group]
         await _run_group(run, turn, works)

@@ -51,6 +51,6 @@ async def _go_on(store: Store, session: Any, claim: Callable[[SessionId], Claim]
     if not session.log.is_held:  # it was closed meanwhile
         return
     try:
-        session.reload(await off_loop(store, claim, session.id))
+        await session.reload(await off_loop(store, claim, session.id))
     except SpineError as error:  # another process was faster, say; opening it again tells
         session.log.close(error)

@@ -6,9 +6,10 @@ committed. There is one `SessionLog` per session in a process, and it is the ses
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 import anyio
@@ -17,6 +18,7 @@ from anyio.lowlevel import current_token
 from spine.clock import Clock
 from spine.codec import Codec, chain_hash, genesis
 from spine.commits import Writer, call_soon, off_loop
+from spine.cursors import Cursor
 from spine.drafts import maker
 from spine.errors import EventUnknown, LogBroken, ValueTooLarge
 from spine.events import ContentAdded, Envelope, RecordedEvent, UnknownEvent
@@ -46,6 +48,8 @@ FOLLOW_POLL_S = 0.2
 """How often a follower looks where the store cannot tell."""
 FOLLOW_CHECK_S = 5.0
 """How often it looks all the same where the store tells."""
+LOAD_ROWS = 512
+"""Rows that are folded at once."""
 _logger = logging.getLogger("spine")
 
 
@@ -74,8 +78,8 @@ class LogReader(StoredLog):
     def follow(self, after: int = 0) -> AsyncIterator[RecordedEvent | Synchronised]:
         """Events after `after`: the stored ones, a `Synchronised` marker, then each as it is committed; no gaps.
 
-        The log itself is the buffer: a slow reader reads later, blocks nobody and holds nothing in memory. Stopping
-        needs no closing.
+        The log itself is the buffer: a slow reader reads later, blocks nobody and holds a few events in memory.
+        Stopping needs no closing.
         """
         return _Follower(self, after)
 
@@ -96,12 +100,9 @@ class LogReader(StoredLog):
 
 
 class _Follower:
-    # A class, not an async generator: one that is left half-way would have to be closed by whoever left it.
-
     def __init__(self, reader: LogReader, after: int) -> None:
         self._reader = reader
-        self._position = after
-        self._stored: Iterator[RecordedEvent] | None = None
+        self._cursor = Cursor(reader, after)
         self._is_live = False
 
     def __aiter__(self) -> "_Follower":
@@ -109,17 +110,13 @@ class _Follower:
 
     async def __anext__(self) -> RecordedEvent | Synchronised:
         while True:
-            if self._stored is None:
-                self._stored = self._reader.read(after=self._position)
-            event = next(self._stored, None)
+            event = await self._cursor.next()
             if event is not None:
-                self._position = event.seq
                 return event
-            self._stored = None
             if not self._is_live:
                 self._is_live = True
-                return Synchronised(self._position)
-            await self._reader.changed(self._position)
+                return Synchronised(self._cursor.position)
+            await self._reader.changed(self._cursor.position)
 
 
 # ------------------------------------------------------------------------------------------------------ writing
@@ -209,11 +206,14 @@ class SessionLog(LogReader):
         its plugin declared required.
         """
         with collector_paused():
-            self._load()
+            rows = self.rows(after=self._restore())
+        while batch := tuple(islice(rows, LOAD_ROWS)):
+            with collector_paused():  # not while the store is waited for
+                self._fold(batch)
 
-    def _load(self) -> None:
+    def _fold(self, rows: Sequence[Row]) -> None:
         knows, decode_data, content = self.codec.knows, self.codec.decode_data, self.content
-        for row in self.rows(after=self._restore()):
+        for row in rows:
             kind = row.type
             is_known = knows(row)
             if is_known and kind in _UNREAD:
@@ -397,13 +397,14 @@ class SessionLog(LogReader):
         check()
         self._closed, self._is_held = error, True
 
-    def reopen(self, claim: Claim) -> None:
+    async def reopen(self, claim: Claim) -> None:
         """Go on from what is stored now, owned by `claim`, after it was changed from outside. Raises as `load`."""
+        stored = SessionLog(self._writer, self.codec, self.session, claim, self._clock)
+        await off_loop(self.store, stored.load)
         self._token = claim.token
         self._seq, self._hash = self._committed, self._committed_hash = claim.seq, claim.hash
-        self.history_state, self.status, self.content_seqs = HistoryState(), SessionStatus(), {}
-        self._kept = 0
-        self.load()
+        self.history_state, self.status, self.content_seqs = stored.history_state, stored.status, stored.content_seqs
+        self._kept = stored._kept
         self._closed, self._is_held = None, False
         if self._changed is not None:
             self._changed.set()

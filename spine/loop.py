@@ -41,7 +41,7 @@ from spine.llm.response import ModelResponse
 from spine.messages import Message
 from spine.projectors.status import INCOMPLETE, Phase, TurnState
 from spine.revisions import revise_unshown, withhold_unrevised
-from spine.run import Run, compact, stop_if_cancelled
+from spine.run import Run, compact, look_up, stop_if_cancelled
 from spine.runners import HookChange, observe, waterfall
 from spine.values import StepId, decode
 
@@ -146,9 +146,10 @@ async def get_answer(run: Run, turn: TurnState) -> None:
     target, request = run.pending, run.request
     if target is None or request is None:
         take_snapshot(run)
-        request = run.request = run.log.request(turn.requested)
+        request = await look_up(run, turn, run.log.request, turn.requested)
+        found, partial = await look_up(run, turn, crashed_partial, run.log, turn)
         target = run.pending = run.routes.resolve(request.route, run.scope)
-        found, partial = crashed_partial(run.log, turn)
+        run.request = request
         if found:
             note = "the process ended while the answer was arriving"
             run.log.append(MessageInterrupted(message=partial, cause="crashed", note=note), place=turn.step)

@@ -1,7 +1,7 @@
 """What a running session holds while its turns run (floor 9): everything the loop is given and nothing it decides."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import attrs
@@ -10,6 +10,7 @@ from anyio.lowlevel import checkpoint, checkpoint_if_cancelled
 from spine.agent import Agent
 from spine.capabilities import Capabilities, SectionRenderer
 from spine.clock import Clock
+from spine.commits import off_loop
 from spine.drafts import changer
 from spine.errors import HookMisused, UsageError
 from spine.estimates import HistoryEstimate
@@ -33,6 +34,8 @@ from spine.secrecy import Secrecy
 from spine.store import Claim
 from spine.threads import Workers
 from spine.values import EMPTY_OBJECT, CallId, JsonObject, Secret, StepId, clean_text
+
+T = TypeVar("T")
 
 
 @define(eq=False)
@@ -114,9 +117,9 @@ class Run:
     """The last names, and the tools that they are of."""
     _context: HookContext | None = None
 
-    def reload(self, claim: Claim) -> None:
+    async def reload(self, claim: Claim) -> None:
         """Go on from the log as it is stored now; nothing that was made of the one before is kept."""
-        self.log.reopen(claim)
+        await self.log.reopen(claim)
         self.base = self.origins = self.request = None
         self.estimate = HistoryEstimate()
 
@@ -196,6 +199,13 @@ async def stop_if_cancelled(turn: TurnState) -> None:
     """
     if turn.cancel is not None:
         await checkpoint()
+
+
+async def look_up(run: Run, turn: TurnState, look: Callable[..., T], *arguments: Any) -> T:
+    """What a look into the stored log gives; no other session waits for it. Stops once a cancel is recorded."""
+    found = await off_loop(run.log.store, look, *arguments)
+    await stop_if_cancelled(turn)
+    return found
 
 
 def patches(changes: Sequence[HookChange], changed: Callable[[HookChange], tuple[Any, ...]]) -> tuple[Patch, ...]:

@@ -222,7 +222,7 @@ class Runtime:
         self._opening[own] = opened = anyio.Event()
         try:
             self.resolve_model(agent.model)  # before anything is claimed
-            log = await self._open_log(own)
+            log = await off_loop(self.store, self._open_log, own)  # others must not wait for the store with it
             return await self._open_session(log, agent, deps, scope, metadata, variables, on_change, reference)
         finally:
             del self._opening[own]
@@ -245,13 +245,13 @@ class Runtime:
 
     async def create_session(self, id: str, agent: Agent, **options: Any) -> Session:
         """`session`, which must not exist yet. Raises `SessionExists`."""
-        if self.store.head(session_id(id)) is not None:
+        if await off_loop(self.store, self.store.head, session_id(id)) is not None:
             raise SessionExists(f'session "{id}" is in {self.store.url} already', hint=f"spine log {id}")
         return await self.session(id, agent, **options)
 
     async def open_session(self, id: str, agent: Agent, **options: Any) -> Session:
         """`session`, which must exist. Raises `SessionUnknown`."""
-        if self.store.head(session_id(id)) is None:
+        if await off_loop(self.store, self.store.head, session_id(id)) is None:
             raise SessionUnknown(f'no session "{id}" in {self.store.url}', hint="spine sessions")
         return await self.session(id, agent, **options)
 
@@ -259,9 +259,8 @@ class Runtime:
         self._claimed.add(id)
         return claim(self.store, id, self._owner, now=self._clock.now(), lease_us=LEASE_US)
 
-    async def _open_log(self, id: SessionId) -> SessionLog:
-        # A claim is a transaction: where that waits for a disk, other sessions must not wait with it.
-        held = await off_loop(self.store, self._claim, id)
+    def _open_log(self, id: SessionId) -> SessionLog:
+        held = self._claim(id)
         log = SessionLog(self._writer, self._plugins.codec, id, held, self._clock, on_pending=self._pending.note)
         if held.seq:
             try:

@@ -476,9 +476,9 @@ class Session:
             id, run.agent, deps=run.deps, variables=run.variables, reference=reference
         )
 
-    def reload(self, claim: Claim) -> None:
+    async def reload(self, claim: Claim) -> None:
         """Go on from the log as it is stored now."""
-        self._run.reload(claim)
+        await self._run.reload(claim)
         if self._queued():
             self._host.spawn(self._work)
 

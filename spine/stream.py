@@ -1,12 +1,14 @@
 """A turn that is watched while it runs (floor 11): live text, and events as they are committed."""
 
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
 from anyio.abc import TaskStatus
 
+from spine.commits import off_loop
+from spine.cursors import Cursor
 from spine.events import MessageCommitted, RecordedEvent
 from spine.llm.chunks import Chunk, TextDelta
 from spine.log import SessionLog
@@ -108,7 +110,8 @@ class _Pieces:
                 return piece
             if stream._finished:
                 self._is_over = True
-                rest = stream._whole_text()[self._given :] if stream._has_lagged else ""
+                whole = await off_loop(stream._log.store, stream._whole_text) if stream._has_lagged else ""
+                rest = whole[self._given :]
                 if rest:
                     return rest
                 break
@@ -120,8 +123,7 @@ class _Pieces:
 class _Events:
     def __init__(self, stream: TurnStream) -> None:
         self._stream = stream
-        self._position = stream._after
-        self._stored: Iterator[RecordedEvent] | None = None
+        self._cursor = Cursor(stream._log, stream._after)
 
     def __aiter__(self) -> "_Events":
         return self
@@ -129,14 +131,10 @@ class _Events:
     async def __anext__(self) -> RecordedEvent:
         log = self._stream._log
         while True:
-            if self._stored is None:
-                self._stored = log.read(after=self._position)
-            event = next(self._stored, None)
+            event = await self._cursor.next()
             if event is not None:
-                self._position = event.seq
                 return event
-            self._stored = None
-            if self._stream._finished and self._position >= log.head[0]:
+            if self._stream._finished and self._cursor.position >= log.head[0]:
                 raise StopAsyncIteration
             with anyio.move_on_after(0.05):  # the end of a turn wakes nobody who waits for an event
-                await log.changed(self._position)
+                await log.changed(self._cursor.position)

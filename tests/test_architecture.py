@@ -31,7 +31,7 @@ ROWS: tuple[tuple[int, str], ...] = (
     (5, "codec"),
     (6, "agent inputs projectors"),
     (7, "budgets commits estimates recovery requests snapshots stored"),
-    (8, "rebuild turn"),
+    (8, "cursors rebuild turn"),
     (8, "appending log"),
     (9, "capabilities exports hooks routes"),
     (9, "origins runners"),

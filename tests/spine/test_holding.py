@@ -140,7 +140,7 @@ async def test_a_request_that_is_looked_at_meanwhile_is_taken_afterwards() -> No
         await session.take_inbox()
         assert len(store.inbox(session.id)) == 1
         runtime._release(session.id)
-        session.reload(runtime._claim(session.id))
+        await session.reload(runtime._claim(session.id))
         await session.take_inbox()
         assert (store.inbox(session.id), seqs_of(runtime, "s", "cancel.requested")) == ([], [session.log.seq])
 

@@ -224,3 +224,20 @@ async def test_a_row_that_does_not_fit_its_place_is_broken_at_its_seq() -> None:
     assert store.append([Append(S, claim.token, 1, claim.hash, (row,))]) == [None]
     with pytest.raises(LogBroken, match="seq 2"):
         log_on(store, "y").load()
+
+
+async def test_what_comes_before_an_event_that_cannot_be_read_is_given_first() -> None:
+    """However many are read at once; asked again, it is told again."""
+
+    class Damaged(Failing):
+        def read(self, *arguments: Any, **named: Any) -> Any:
+            return (row._replace(data=b"{") if row.seq == 3 else row for row in super().read(*arguments, **named))
+
+    log = log_on(store := Damaged())
+    log.append(*renamed("a", "b", "c", "d"))
+    await log.commit()
+    follower = LogReader(store, Codec(), S).follow()
+    assert [(await anext(follower)).seq for _ in range(2)] == [1, 2]
+    for _ in range(2):
+        with pytest.raises(LogBroken):
+            await anext(follower)
