@@ -203,18 +203,24 @@ class SessionLog(LogReader):
         """Fold the stored events.
 
         Raises `EventUnknown` at an event that is not known here and may not be skipped: one of the core's, or one that
-        its plugin declared required.
+        its plugin declared required; `LogBroken` where one is missing or does not fit.
         """
         with collector_paused():
-            rows = self.rows(after=self._restore())
+            seq = self._restore()
+            rows = self.rows(after=seq)
         while batch := tuple(islice(rows, LOAD_ROWS)):
             with collector_paused():  # not while the store is waited for
-                self._fold(batch)
+                seq = self._fold(batch, seq)
+        if seq != self._seq:
+            raise LogBroken(f"{self.session}: the log ends at seq {seq}, its head is seq {self._seq}", seq=seq + 1)
 
-    def _fold(self, rows: Sequence[Row]) -> None:
+    def _fold(self, rows: Sequence[Row], seq: int) -> int:
+        """Fold some rows after `seq`; the number of the last."""
         knows, decode_data, content = self.codec.knows, self.codec.decode_data, self.content
         for row in rows:
-            kind = row.type
+            kind, seq = row.type, seq + 1
+            if row.seq != seq:
+                raise LogBroken(f"{self.session}: seq {seq} is missing", seq=seq)
             is_known = knows(row)
             if is_known and kind in _UNREAD:
                 continue
@@ -227,6 +233,7 @@ class SessionLog(LogReader):
                 self._project(kind, row, data)
             except (KeyError, AssertionError, AttributeError) as exc:
                 raise LogBroken(f"{self.session}: {kind} does not fit at seq {row.seq}", seq=row.seq) from exc
+        return seq
 
     def _restore(self) -> int:
         """Take over a kept state, if there is one that fits; the seq up to which nothing need be folded."""

@@ -342,7 +342,7 @@ class _Check:
             last[1].hex(),
         ):
             self.breaks(last[0], "", f"the file's first line has the hash {reader.file.announced.hash[:8]} for its end")
-        elif reader.head != last and self._last is not None:
+        elif reader.head[0] and reader.head != last:
             self.breaks(last[0] + 1, "", f"the log ends at seq {last[0]}, its head should be seq {reader.head[0]}")
 
     def _compare(self, noted: tuple[int, str], last: tuple[int, bytes]) -> None:

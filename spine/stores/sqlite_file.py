@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from functools import cache
 
 from spine.errors import StoreBusy, StoreError, StoreNewer, StoreUnavailable
 
@@ -90,6 +91,9 @@ _REASONS: Mapping[int, str] = {
     sqlite3.SQLITE_CONSTRAINT: "its rows contradict its list of sessions",
     sqlite3.SQLITE_INTERRUPT: "the work was interrupted",
 }
+_UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""What opening a file may raise; the latter where the message of the former quotes what is no text."""
+_TABLES = "SELECT m.name, c.name, c.type, c.pk FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
 _RETRY_S = 0.01
 _SHORTEST_BYTES = 512
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -145,8 +149,10 @@ class Transaction:
 
 
 def translate(exc: sqlite3.Error, name: str) -> StoreError | None:
-    """What `exc` means for callers: `StoreBusy`, `StoreUnavailable`, or None for a mistake in our own SQL."""
+    """What `exc` means for callers: `StoreBusy`, `StoreUnavailable`, or None for a mistake of ours."""
     code: int | None = getattr(exc, "sqlite_errorcode", None)
+    if code is None and isinstance(exc, sqlite3.OperationalError):  # text that is no UTF-8
+        code = sqlite3.SQLITE_CORRUPT
     if code is None:
         return None
     if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -165,9 +171,9 @@ def connect(path: str, *, durability: str, busy_timeout_s: float) -> tuple[sqlit
         with _opening:
             identity = _make_private(path)
         with closing(_open(path, "rw" if _was_cut_at_birth(path) else "ro", busy_timeout_s)) as probe:
-            _is_ours(probe, path)
+            _check_tables(probe, path)
         writer = _open(path, "rw", busy_timeout_s)
-    except sqlite3.Error as exc:
+    except _UNREADABLE as exc:
         raise _refusal(exc, path) from exc
     try:
         _prepare(writer, path, durability, busy_timeout_s)
@@ -178,7 +184,7 @@ def connect(path: str, *, durability: str, busy_timeout_s: float) -> tuple[sqlit
             raise StoreUnavailable(f"{path} was replaced by another file while it was opened; {_UNCHANGED}")
     except BaseException as exc:
         writer.close()
-        if isinstance(exc, sqlite3.Error):
+        if isinstance(exc, _UNREADABLE):
             raise _refusal(exc, path) from exc
         raise
     return writer, reader
@@ -213,16 +219,21 @@ def connect_unchanging(path: str) -> sqlite3.Connection:
     _identity(path)
     try:
         connection = _open(path, "ro&immutable=1", 0)
-        _is_ours(connection, path)
-    except sqlite3.Error as exc:
+        _check_tables(connection, path)
+    except _UNREADABLE as exc:
         raise _refusal(exc, path) from exc
     return connection
 
 
-def _refusal(exc: sqlite3.Error, path: str) -> Exception:
+def _refusal(exc: Exception, path: str) -> Exception:
     if getattr(exc, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
         return StoreUnavailable(f"{path} {_NOT_OURS}: it is no SQLite database; {_UNCHANGED}")
-    return translate(exc, path) or exc
+    known = translate(exc, path) if isinstance(exc, sqlite3.Error) else None
+    return known or _other_tables(path)  # the statements of opening are right
+
+
+def _other_tables(path: str) -> StoreUnavailable:
+    return StoreUnavailable(f"{path} cannot be used: its tables are not those of a session store; {_UNCHANGED}")
 
 
 def _make_private(path: str) -> tuple[int, int]:
@@ -293,6 +304,20 @@ def _check_owner(connection: sqlite3.Connection, path: str) -> bool:
     return False
 
 
+def _check_tables(connection: sqlite3.Connection, path: str) -> None:
+    """Raise unless the file is empty or has our tables: with a column of another kind, rows would be read wrongly."""
+    if _is_ours(connection, path) and not _tables() <= set(connection.execute(_TABLES)):
+        raise _other_tables(path)
+
+
+@cache
+def _tables() -> frozenset[tuple[str, str, str, int]]:
+    """Of each column the table, name, type, and place in the primary key."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(SCHEMA)
+        return frozenset(connection.execute(_TABLES))
+
+
 def _prepare(connection: sqlite3.Connection, path: str, durability: str, busy_timeout_s: float) -> None:
     connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
     _use_wal(connection, path, busy_timeout_s)
@@ -320,7 +345,7 @@ def _use_wal(connection: sqlite3.Connection, path: str, busy_timeout_s: float) -
         try:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         except sqlite3.OperationalError as exc:
-            if left and exc.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            if left and getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
                 time.sleep(_RETRY_S)
                 continue
             raise

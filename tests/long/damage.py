@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
@@ -27,15 +28,18 @@ from conditions import conditions, count
 from crash_turns import TURNS, Model, World, agent_of
 
 from spine import Runtime
+from spine.clock import SystemClock
 from spine.codec import Codec, genesis, row_hash
+from spine.commits import Writer
 from spine.config import Settings
 from spine.errors import SpineError
 from spine.exports import ExportReader, export
-from spine.log import LogReader
+from spine.log import LogReader, SessionLog
 from spine.proof.verify import verify
 from spine.store import Row
 from spine.stores.memory import MemoryStore
 from spine.stores.sqlite import SqliteStore
+from spine.testing.stores.trials import ALICE, LEASE, START
 from spine.values import SessionId
 
 NAME = SessionId("s")
@@ -235,15 +239,37 @@ def _file_verdict(data: bytes, path: Path, rows: list[Row]) -> str:
     try:
         reader = LogReader(store, Codec(), NAME)
         verdict = verify(reader).verdict
-        if verdict == "broken":
-            return "found"
-        return "idle" if list(reader.rows()) == rows else "MISSED"
+        same = verdict != "broken" and list(reader.rows()) == rows
+        if verdict != "broken" and not same:
+            return "MISSED"
+        _use(store)
+        return "idle" if same else "found"
     except SpineError:
         return "found"
     except Exception as error:
         return f"{type(error).__name__}"
     finally:
         store.close()
+
+
+def _use(store: SqliteStore) -> None:
+    """What else is asked of a store, and a session opened to go on with it: an error of ours or none."""
+    asked: Sequence[Callable[[], object]] = (
+        store.sessions,
+        store.waiting,
+        lambda: store.inbox(NAME),
+        lambda: store.put_inbox(NAME, "key", "input", b""),
+        store.check,
+        lambda: _load(store),
+    )
+    for ask in asked:
+        with suppress(SpineError):
+            ask()
+
+
+def _load(store: SqliteStore) -> None:
+    claim = store.claim(NAME, ALICE, now=START, lease_us=LEASE, take_over=True)
+    SessionLog(Writer(store), Codec(), NAME, claim, SystemClock()).load()
 
 
 # ------------------------------------------------------------------------------------------------------------ main

@@ -9,13 +9,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from spine.codec import Codec
-from spine.errors import SessionUnknown, StoreUnavailable, UsageError
+from spine.commits import Writer
+from spine.errors import LogBroken, SessionUnknown, StoreUnavailable, UsageError
 from spine.events import EventType
 from spine.exports import ExportReader
-from spine.log import LogReader
+from spine.log import LogReader, SessionLog
 from spine.proof.verify import Verification, head_note, parse_head, report, verify
-from spine.store import Row
+from spine.store import Claim, Row
 from spine.stores.memory import MemoryStore
+from spine.testing.clock import FakeClock
 from spine.values import SessionId, decode, encode
 
 Edit = Callable[[list[Row]], list[Row]]
@@ -169,6 +171,29 @@ def test_an_export_that_was_cut_does_not_hold(demo_export: bytes, from_file: Fro
     found = verify(from_file(b"".join(demo_export.splitlines(keepends=True)[:lines])))
     assert (found.verdict, found.broken_at) == ("broken", lines)
     assert "its first line says" in report(found)
+
+
+@pytest.mark.parametrize("left", [0, 5])
+def test_events_that_are_gone_from_a_store_are_missed(
+    demo: LogReader, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    """Its list of sessions still says where the log ended; nothing goes on from there."""
+    store, rows = demo.store, list(demo.rows(until=left))
+    last = demo.head[0]
+    monkeypatch.setattr(store, "read", lambda session, *, after=0, until=None, types=(): iter(rows[after:until]))
+    found = verify(demo)
+    assert (found.verdict, found.broken_at) == ("broken", left + 1)
+    assert f"the log ends at seq {left}, its head should be seq {last}" in found.problems[0].text
+    claim = Claim(1, *demo.head)
+    with pytest.raises(LogBroken, match=f"the log ends at seq {left}, its head is seq {last}"):
+        SessionLog(Writer(store), demo.codec, demo.session, claim, FakeClock()).load()
+
+
+def test_a_gap_is_missed_when_a_log_is_opened(demo: LogReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row for row in demo.rows() if row.seq != 4]
+    monkeypatch.setattr(demo.store, "read", lambda session, **_: iter(rows))
+    with pytest.raises(LogBroken, match="seq 4 is missing"):
+        SessionLog(Writer(demo.store), demo.codec, demo.session, Claim(1, *demo.head), FakeClock()).load()
 
 
 def test_many_problems_are_counted_not_listed(demo_export: bytes, from_file: FromFile) -> None:

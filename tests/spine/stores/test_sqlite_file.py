@@ -242,6 +242,34 @@ def test_damaged_pages_are_reported(tmp_path: Path) -> None:
     store.close()
 
 
+SPOILT_TABLES = {
+    "a key that is no row's number": ("key INTEGER PRIMARY", "key INTEGES PRIMARY"),
+    "a column of another name": ("    place,", "    plage,"),
+    "a statement that is none": ("CREATE TABLE kinds", "CREATE TABLX kinds"),
+    "text that is none": ("CREATE TABLE kinds", "CREATE TABLE ki\xe9ds"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), SPOILT_TABLES.values(), ids=SPOILT_TABLES)
+def test_tables_that_are_not_ours_are_refused_and_left_as_they_were(tmp_path: Path, old: str, new: str) -> None:
+    """Rows would be read wrongly, or not at all, and the session would look empty."""
+    path = written(tmp_path / "a.db")
+    data = path.read_bytes()
+    assert data.count(old.encode()) == 1
+    path.write_bytes(data.replace(old.encode(), new.encode("latin-1")))
+    before = path.read_bytes()
+    with pytest.raises(StoreUnavailable, match=r"cannot be used: its (tables are not those|pages are damaged)"):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+
+
+def test_text_that_is_no_utf_8_is_damage(tmp_path: Path) -> None:
+    """SQLite has no code for it."""
+    path = changed(written(tmp_path / "a.db"), "UPDATE kinds SET type = CAST(x'ff' AS TEXT)")
+    with closing(SqliteStore(path)) as store, pytest.raises(StoreUnavailable, match="its pages are damaged"):
+        list(store.read(FIRST))
+
+
 def test_a_file_that_another_program_keeps_locked_is_busy(tmp_path: Path) -> None:
     path = written(tmp_path / "a.db")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
