@@ -41,6 +41,7 @@ Kind = tuple[str, int, str | None, bool]
 _STEP_BITS: Final = 13
 _STEP_MASK: Final = (1 << _STEP_BITS) - 1
 _USUAL_PLACE = re.compile(r"t([1-9][0-9]{0,8})(?:s([1-9][0-9]{0,3}))?", re.ASCII)
+_TEXT_OR_NONE: Final = frozenset((str, type(None)))
 _PAGE_ROWS: Final = 512
 _PAGE_BYTES: Final = 1024 * 1024
 _MANY: Final = 500
@@ -352,7 +353,8 @@ class SqliteStore:
         for id, type_, version, origin, required in connection.execute(
             "SELECT id, type, version, origin, required FROM kinds"
         ):
-            self._kinds[id] = (type_, version, origin, bool(required))
+            if type(type_) is str and type(version) is int and type(origin) in _TEXT_OR_NONE:
+                self._kinds[id] = (type_, version, origin, bool(required))
         return self._kinds[wanted]
 
     # ----------------------------------------------------------------------------------------------------- upkeep

@@ -93,7 +93,10 @@ _REASONS: Mapping[int, str] = {
 }
 _UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """What opening a file may raise; the latter where the message of the former quotes what is no text."""
-_TABLES = "SELECT m.name, c.name, c.type, c.pk FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
+_TABLES = (
+    "SELECT m.name, c.name, c.type, c.pk FROM sqlite_master m, pragma_table_info(m.name) c "
+    "WHERE m.type = 'table' AND m.tbl_name = m.name"
+)
 _RETRY_S = 0.01
 _SHORTEST_BYTES = 512
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")

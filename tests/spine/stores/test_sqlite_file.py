@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spine.errors import StoreBusy, StoreNewer, StoreUnavailable
+from spine.errors import LogBroken, StoreBusy, StoreNewer, StoreUnavailable
 from spine.stores.sqlite import SqliteStore
 from spine.stores.sqlite_file import translate
 from spine.testing.stores.trials import FIRST, writer
@@ -246,6 +246,7 @@ SPOILT_TABLES = {
     "a key that is no row's number": ("key INTEGER PRIMARY", "key INTEGES PRIMARY"),
     "a column of another name": ("    place,", "    plage,"),
     "a statement that is none": ("CREATE TABLE kinds", "CREATE TABLX kinds"),
+    "a name in another place": ("tableeventsevents", "tableeventsEvents"),
     "text that is none": ("CREATE TABLE kinds", "CREATE TABLE ki\xe9ds"),
 }
 
@@ -267,6 +268,17 @@ def test_text_that_is_no_utf_8_is_damage(tmp_path: Path) -> None:
     """SQLite has no code for it."""
     path = changed(written(tmp_path / "a.db"), "UPDATE kinds SET type = CAST(x'ff' AS TEXT)")
     with closing(SqliteStore(path)) as store, pytest.raises(StoreUnavailable, match="its pages are damaged"):
+        list(store.read(FIRST))
+
+
+WRONG_KINDS = {"version": "'one'", "type": "x'61'", "origin": "x'61'", "id": "99"}
+
+
+@pytest.mark.parametrize(("column", "value"), WRONG_KINDS.items(), ids=WRONG_KINDS)
+def test_a_kind_that_is_none_breaks_the_log_at_its_first_event(tmp_path: Path, column: str, value: str) -> None:
+    """What a row's kind says is checked where it is read."""
+    path = changed(written(tmp_path / "a.db"), f"UPDATE kinds SET {column} = {value}")
+    with closing(SqliteStore(path)) as store, pytest.raises(LogBroken, match="is no event"):
         list(store.read(FIRST))
 
 
