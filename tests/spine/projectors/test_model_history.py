@@ -127,6 +127,16 @@ def test_results_stand_in_call_order_whatever_the_order_they_came_in(order: tupl
     assert results(two_calls(order[1]).events) == [order[1]]
 
 
+def test_a_history_with_a_running_call_has_all_but_its_result() -> None:
+    """A hook that looks then sees what came before; the view stays when the result is there."""
+    state = folded(two_calls("t1s1c2").events)
+    early = state.view()
+    assert [message.role for message in early] == ["user", "assistant", "tool"]
+    log = two_calls("t1s1c2", "t1s1c1")
+    ModelHistory().apply(state, log.events[-1])
+    assert ([m.role for m in state.view()], len(early)) == (["user", "assistant", "tool", "tool"], 3)
+
+
 def test_a_revised_result_takes_the_place_of_the_fact() -> None:
     """Before and after the view was looked at, and for a result in the middle."""
     for looks in (False, True):
@@ -187,9 +197,11 @@ def test_a_repeated_turn_leaves_history_but_for_its_inputs() -> None:
     """Its steps go; user messages and other turns stay; with `keep_partial` the cut text is gone on from."""
     for keep in (False, True):
         log = two_calls("t1s1c1", "t1s1c2")
-        log.add(MessageInterrupted(message=PARTIAL, cause="failed"), "t1s2")
+        cut = log.add(MessageInterrupted(message=PARTIAL, cause="failed"), "t1s2")
         log.add(TurnStarted(repeats=Repeats(turn=TurnId("t1"), keep_partial=keep)), "t2")
-        assert texts(log.events) == (["Go.", "", "", "", "Half an"] if keep else ["Go."])
+        view = folded(log.events).view()
+        assert [message.text for message in view] == (["Go.", "", "", "", "Half an"] if keep else ["Go."])
+        assert (view.seqs[-1] == cut) is keep
 
 
 def test_what_a_user_said_during_a_repeated_turn_stays() -> None:
