@@ -361,7 +361,7 @@ class SessionLog(LogReader):
             else:
                 self._writer.write_now(batch)
         except Exception as error:
-            self._closed = error
+            self.close(error)
             raise
         self._settle(batch.rows[-1])
         if cancelled is not None:

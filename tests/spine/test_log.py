@@ -169,9 +169,11 @@ async def test_reading_by_types_and_ranges() -> None:
     assert events[0].prev_hash == next(iter(log.read())).hash
 
 
-async def test_follow_gives_a_mark_and_then_what_comes() -> None:
-    """A follower that waits is woken by the commit; one on a closed log gets its reason."""
-    log = log_on(Failing())
+@pytest.mark.parametrize("fails", [False, True], ids=["closed", "a commit failed"])
+async def test_follow_gives_a_mark_and_then_what_comes(fails: bool) -> None:
+    """A follower that waits is woken by the commit; one on a log that closes meanwhile gets its reason."""
+    store = Failing()
+    log = log_on(store)
     log.append(*renamed("a"))
     await log.commit()
     seen: list[Any] = []
@@ -193,8 +195,13 @@ async def test_follow_gives_a_mark_and_then_what_comes() -> None:
             await log.commit()
             while len(seen) < 3:
                 await checkpoint()
-            log.close(StoreUnavailable("gone"))
-            log._changed.set() if log._changed else None
+            if fails:
+                store.error = StoreUnavailable("full")
+                log.append(*renamed("c"))
+                with pytest.raises(StoreUnavailable):
+                    await log.commit()
+            else:
+                log.close(StoreUnavailable("gone"))
     assert seen == ["a", 1, "b"]
 
 
