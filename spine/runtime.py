@@ -481,8 +481,11 @@ class Runtime:
         """Let each running session record chunks that wait too long, and stop hooks and turns whose time is up."""
         while True:
             await self._clock.pause(TICK_S)
-            for session in list(self._running.values()):
-                try:
-                    session.tick()
-                except SpineError as error:  # its log is closed: the turn itself is about to learn it
-                    _logger.warning("session %s: %s", session.id, error)
+            self._tick_once()  # while this waits, it holds no session
+
+    def _tick_once(self) -> None:
+        for session in list(self._running.values()):
+            try:
+                session.tick()
+            except SpineError as error:  # its log is closed: the turn itself is about to learn it
+                _logger.warning("session %s: %s", session.id, error)
