@@ -65,7 +65,8 @@ def erase(
 
     With an answer go its pieces, with an event its own long texts beside the log. Erasing again changes nothing that
     is erased. Raises before anything is changed: `UsageError` for an event that holds nothing private or is not there,
-    `SessionBusy` while a turn is open, `SessionOwned` while somebody else owns a session that is concerned.
+    `SessionBusy` while a turn is open, `SessionOwned` while somebody else owns a session that is concerned. For a fork
+    that was made meanwhile they may come afterwards: it says nothing of the erasure then until that is done again.
     """
     return carry_out(plan(source, seqs, contents), reason=reason, by=by, owner=owner, now=now)
 
@@ -85,23 +86,46 @@ def carry_out(erasure: Erasure, *, reason: str, by: str | None = None, owner: Ow
     """Do what was planned; see `erase`."""
     if not reason.strip():
         raise UsageError("erasing wants a reason, which the log keeps", hint='--reason "…"')
-    source, rows, gone, concerned = erasure.source, erasure.rows, erasure.contents, erasure.concerned
-    store, overwrites, reason = source.store, erasure.overwrites, clean_text(reason)
-    markers = tuple(map(erased_content, gone))
-    with ExitStack() as claims:
-        batches: list[Append] = []
-        for session, (held, parts) in concerned.items():
-            claim = claims.enter_context(claimed(store, session, owner, now))
-            _check_closed(store, session)
-            events = freeze_object({str(each.seq): digest(each.data) for each in overwrites if each.hash in held})
-            left = freeze_object({each.digest: digest(each.data) for each in markers if each.digest in parts})
-            fact = e.ContentErased(events=events, contents=left, reason=reason, by=by)
-            batches.append(batch_of(source.codec, session, claim.token, (claim.seq, claim.hash), [(fact, None)], now))
-        batches[0] = attrs.evolve(batches[0], erased=overwrites, erased_contents=markers)
-        store_all(store, batches)
+    source, rows, gone = erasure.source, erasure.rows, erasure.contents
+    store, markers = source.store, tuple(map(erased_content, gone))
+
+    def fact(held: set[bytes], parts: set[Digest]) -> e.ContentErased:
+        events = {str(each.seq): digest(each.data) for each in erasure.overwrites if each.hash in held}
+        left = {str(each.digest): digest(each.data) for each in markers if each.digest in parts}
+        return e.ContentErased(
+            events=freeze_object(events), contents=freeze_object(left), reason=clean_text(reason), by=by
+        )
+
+    facts = {session: fact(*found) for session, found in erasure.concerned.items()}
+    _store(source, facts, owner, now, erased=erasure.overwrites, erased_contents=markers)
+    late = {session: fact(*found) for session, found in _concerned(source, rows, set(gone)).items()}
+    late = {each: said for each, said in late.items() if each not in facts and not _says(store, each, said)}
+    if late:  # forks that were made since it was planned
+        _store(source, late, owner, now)
     beside = {found for row in rows for found in digests_in(row.data)} - set(gone)
     still = tuple(store.contents(sorted(beside)))
-    return Erased(events=tuple(row.seq for row in rows), contents=gone, sessions=tuple(concerned), beside=still)
+    return Erased(events=tuple(row.seq for row in rows), contents=gone, sessions=(*facts, *late), beside=still)
+
+
+def _store(
+    source: StoredLog, facts: Mapping[SessionId, e.ContentErased], owner: Owner, now: int, **erased: Any
+) -> None:
+    """Let each session say what was erased of it; what is `erased` goes in the same transaction."""
+    with ExitStack() as claims:
+        batches: list[Append] = []
+        for session, fact in facts.items():
+            claim = claims.enter_context(claimed(source.store, session, owner, now))
+            _check_closed(source.store, session)
+            batches.append(batch_of(source.codec, session, claim.token, (claim.seq, claim.hash), [(fact, None)], now))
+        batches[0] = attrs.evolve(batches[0], **erased)
+        store_all(source.store, batches)
+
+
+def _says(store: Store, session: SessionId, fact: e.ContentErased) -> bool:
+    """Whether a session says already what was erased: a fork that was made after that does."""
+    wanted = {**fact.events, **fact.contents}.items()
+    said = [decode(row.data) for row in store.read(session, types=("content.erased",))]
+    return wanted <= {pair for each in said for field in ("events", "contents") for pair in each.get(field, {}).items()}
 
 
 def _rows_to_erase(source: StoredLog, seqs: Sequence[int]) -> list[Row]:

@@ -66,10 +66,16 @@ def fork(
         raise SessionExists(f'session "{child}" is in {store.url} already', hint=f"spine log {child}")
     parent = _recorded_in(source, at)
     closing = _closing(source, at, withholds=withholds) if opening is None else opening
-    facts = ((SessionForked(parent=parent, seq=at, hash=row.hash.hex()), None), *_erasures(source, at), *closing)
+    erasures = tuple(_erasures(source, at))
+    facts = ((SessionForked(parent=parent, seq=at, hash=row.hash.hex()), None), *erasures, *closing)
     with claimed(store, child, owner, now) as claim:
         batch = batch_of(source.codec, child, claim.token, (at, row.hash), facts, now, base=source.session)
         store_all(store, (batch,))
+        late = [fact for fact in _erasures(source, at) if fact not in erasures]  # they did not see the child yet
+        if late:
+            end = batch.rows[-1]
+            batch = batch_of(source.codec, child, claim.token, (end.seq, end.hash), late, now)
+            store_all(store, (batch,))
     closed = tuple(_name(data, place) for data, place in closing) if opening is None else ()
     return Forked(session=child, parent=parent, shared=at, seq=batch.rows[-1].seq, closed=closed)
 

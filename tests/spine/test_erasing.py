@@ -372,6 +372,52 @@ def test_the_file_of_a_store_holds_nothing_of_it_any_more(tmp_path: Path) -> Non
     store.close()
 
 
+# --------------------------------------------------------------------------------------------------------- races
+
+
+class Meddled:
+    """A store in which something happens just before the first batch of a kind is stored, or just after it."""
+
+    def __init__(self, store: Any, kind: str, meddle: Any, *, is_late: bool = False) -> None:
+        self._store, self._kind, self._meddle, self._is_late = store, kind, meddle, is_late
+
+    def append(self, batches: Any) -> Any:
+        meddle = None
+        if any(getattr(batch, self._kind) for batch in batches):
+            meddle, self._meddle = self._meddle, None
+        if meddle is not None and not self._is_late:
+            meddle()
+        verdicts = self._store.append(batches)
+        if meddle is not None and self._is_late:
+            meddle()
+        return verdicts
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("made", ["before it is stored", "after it is stored", "around it"])
+def test_a_fork_that_is_made_while_something_is_erased_says_so_once(log: LogReader, made: str) -> None:
+    """Whichever of the two was looking when the other one was stored."""
+    seq, child = seqs_of(log, "input.accepted")[0], LogReader(log.store, Codec(), SessionId("child"))
+    others = attrs.evolve(OWNER, id="forker")
+
+    def make_fork(store: Any) -> None:
+        fork(LogReader(store, Codec(), SESSION), child.session, owner=others, now=NOW)
+
+    def erase_it(store: Any) -> None:
+        erase(LogReader(store, Codec(), SESSION), [seq], reason="asked for", owner=OWNER, now=NOW)
+
+    if made == "around it":
+        make_fork(Meddled(log.store, "base", lambda: erase_it(log.store)))
+    else:
+        is_late = made == "after it is stored"
+        erase_it(Meddled(log.store, "erased", lambda: make_fork(log.store), is_late=is_late))
+    assert [checked(log).verdict, checked(child).verdict] == ["ok", "ok"]
+    assert len(seqs_of(child, "content.erased")) == 1
+    assert SECRET.encode() not in next(iter(child.rows(after=seq - 1, until=seq))).data
+
+
 # ---------------------------------------------------------------------------------------------------- refusals
 
 
