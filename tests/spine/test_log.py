@@ -248,3 +248,26 @@ async def test_what_comes_before_an_event_that_cannot_be_read_is_given_first() -
     for _ in range(2):
         with pytest.raises(LogBroken):
             await anext(follower)
+
+
+async def test_a_follower_that_ends_is_watched_for_no_longer() -> None:
+    """Whatever ended it: the store tells nobody who is gone."""
+    watched: list[Any] = []
+
+    class Telling(Failing):
+        def watch(self, session: SessionId, wake: Any) -> Any:
+            watched.append(wake)
+            return lambda: watched.remove(wake)
+
+    log = log_on(store := Telling(waits=True))
+    log.append(*renamed("a"))
+    await log.commit()
+    follower = LogReader(store, Codec(), S).follow(after=1)
+    assert isinstance(await anext(follower), Synchronised)
+    async with anyio.create_task_group() as group:
+        group.start_soon(anext, follower)
+        with anyio.fail_after(5):
+            while not watched:
+                await checkpoint()
+        group.cancel_scope.cancel()
+    assert watched == []
