@@ -14,9 +14,7 @@ Reading never holds a transaction open between rows: events do not change once c
 up to the head at the time of the call. A slow reader keeps neither the writer nor the write-ahead log waiting.
 """
 
-import functools
 import os
-import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +27,7 @@ from spine.store import Append, Claim, Content, InboxEntry, Owner, Row, SessionI
 from spine.stores import sqlite_upkeep as upkeep
 from spine.stores import verdicts
 from spine.stores.sqlite_file import Transaction, connect, connect_unchanging, translate
+from spine.stores.sqlite_forms import as_bytes, in_order, pack_place, unpack_place
 from spine.stores.sqlite_upkeep import SEQ_BITS as _SEQ_BITS
 from spine.stores.sqlite_upkeep import Span
 from spine.stores.sqlite_upkeep import base_key as _base
@@ -38,9 +37,6 @@ Durability = Literal["full", "relaxed"]
 Kind = tuple[str, int, str | None, bool]
 """Type, version, origin, required."""
 
-_STEP_BITS: Final = 13
-_STEP_MASK: Final = (1 << _STEP_BITS) - 1
-_USUAL_PLACE = re.compile(r"t([1-9][0-9]{0,8})(?:s([1-9][0-9]{0,3}))?", re.ASCII)
 _TEXT_OR_NONE: Final = frozenset((str, type(None)))
 _PAGE_ROWS: Final = 512
 _PAGE_BYTES: Final = 1024 * 1024
@@ -192,7 +188,9 @@ class SqliteStore:
         base, kinds, learn = _base(no), self._kind_ids, self._learn_kind
         for seq, type_, version, at, place, origin, required, data, hash in rows:
             kind = (type_, version, origin, required)
-            execute(_ADD_EVENT, (base | seq, at - created, kinds.get(kind) or learn(kind), _pack(place), data, hash))
+            execute(
+                _ADD_EVENT, (base | seq, at - created, kinds.get(kind) or learn(kind), pack_place(place), data, hash)
+            )
         _add_beside(connection, batch, no)
         return None
 
@@ -262,7 +260,7 @@ class SqliteStore:
         """Seq and hash of the last event; None when there is none."""
         with self._reading() as connection:
             found = connection.execute("SELECT seq, hash FROM sessions WHERE id = ? AND seq > 0", (session,)).fetchone()
-            return (found[0], _to_bytes(found[1])) if found else None
+            return (found[0], as_bytes(found[1])) if found else None
 
     def contents(self, digests: Sequence[Digest]) -> dict[Digest, Content]:
         """Those of `digests` that are there."""
@@ -273,7 +271,7 @@ class SqliteStore:
                 rows = connection.execute(
                     f"SELECT digest, media_type, data FROM contents WHERE digest IN ({_marks(some)})", some
                 )
-                found.update((id, Content(id, media_type, _to_bytes(data))) for id, media_type, data in rows)
+                found.update((id, Content(id, media_type, as_bytes(data))) for id, media_type, data in rows)
         return found
 
     def inbox(self, session: SessionId) -> list[InboxEntry]:
@@ -303,15 +301,15 @@ class SqliteStore:
                 "LEFT JOIN events e ON e.key = (s.no - 1) << 24 LEFT JOIN sessions b ON b.no = e.place "
                 "WHERE s.seq > 0 ORDER BY s.updated, s.no"
             )
-            return [SessionInfo(id, seq, _to_bytes(hash), *rest) for id, seq, hash, *rest in rows]
+            return [SessionInfo(id, seq, as_bytes(hash), *rest) for id, seq, hash, *rest in rows]
 
-    def _pages(self, lies: Sequence[Span], types: tuple[str, ...]) -> Iterator[list[Row]]:
+    def _pages(self, lies: Sequence[Span], types: tuple[str, ...]) -> Iterator[Sequence[Row]]:
         for no, created, after, last in lies:
             while after < last:
                 page, after = self._page(no, created, after, last, types)
                 yield page
 
-    def _page(self, no: int, created: int, after: int, last: int, types: tuple[str, ...]) -> tuple[list[Row], int]:
+    def _page(self, no: int, created: int, after: int, last: int, types: tuple[str, ...]) -> tuple[Sequence[Row], int]:
         """Some next rows, and the seq up to which they are complete."""
         base = _base(no)
         only = f" AND kind IN (SELECT id FROM kinds WHERE type IN ({_marks(types)}))" if types else ""
@@ -324,30 +322,20 @@ class SqliteStore:
                 for key, at, kind, place, data, hash in cursor:
                     type_, version, origin, required = kinds.get(kind) or self._load_kind(connection, kind)
                     if type(data) is not bytes or type(hash) is not bytes:
-                        data, hash = _to_bytes(data), _to_bytes(hash)
+                        data, hash = as_bytes(data), as_bytes(hash)
                     if place != packed:
-                        packed, where = place, _unpack(place)
+                        packed, where = place, unpack_place(place)
                     add(new(Row, (key - base, type_, version, at + created, where, origin, required, data, hash)))
                     size += len(data)
                     if size >= _PAGE_BYTES:
                         cursor.close()
-                        return self._in_order(rows, after)
+                        return in_order(rows, after)
             except (TypeError, KeyError) as exc:  # an edit by hand: what comes before it is still good
                 cursor.close()
                 if rows:
-                    return self._in_order(rows, after)
+                    return in_order(rows, after)
                 raise LogBroken(f"its row in {self.url} is no event", seq=key - base) from exc
-        return self._in_order(rows, after) if len(rows) == _PAGE_ROWS else (rows, last)
-
-    def _in_order(self, rows: list[Row], after: int) -> tuple[list[Row], int]:
-        """The rows as far as their numbers grow, and the last number; a damaged tree may lead back, again and again."""
-        if rows[-1].seq < after + len(rows):
-            before = (after, *(row.seq for row in rows))
-            good = next(place for place, row in enumerate(rows) if row.seq <= before[place])
-            if not good:
-                raise LogBroken(f"the rows in {self.url} do not stand in their order", seq=after + 1)
-            rows = rows[:good]
-        return rows, rows[-1].seq
+        return in_order(rows, after) if len(rows) == _PAGE_ROWS else (rows, last)
 
     def _load_kind(self, connection: sqlite3.Connection, wanted: int) -> Kind:
         for id, type_, version, origin, required in connection.execute(
@@ -480,25 +468,3 @@ def _add_beside(connection: sqlite3.Connection, batch: Append, no: int) -> None:
 
 def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
-
-
-@functools.lru_cache(maxsize=1024)
-def _pack(place: str | None) -> int | str | None:
-    found = _USUAL_PLACE.fullmatch(place) if place else None
-    if found is None:
-        return place
-    turn, step = int(found[1]), int(found[2] or 0)
-    return turn << _STEP_BITS | step if step <= _STEP_MASK else place
-
-
-def _to_bytes(stored: object) -> bytes:
-    """Bytes as they are; an edit by hand may have left text or a number, whose bytes then fail their hash."""
-    return stored if type(stored) is bytes else str(stored).encode()
-
-
-@functools.lru_cache(maxsize=1024)
-def _unpack(stored: int | str | None) -> str | None:
-    if not isinstance(stored, int):
-        return stored
-    turn, step = stored >> _STEP_BITS, stored & _STEP_MASK
-    return f"t{turn}s{step}" if step else f"t{turn}"
