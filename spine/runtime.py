@@ -3,6 +3,7 @@
 import logging
 import random as randomness
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -224,6 +225,12 @@ class Runtime:
             self.resolve_model(agent.model)  # before anything is claimed
             log = await off_loop(self.store, self._open_log, own)  # others must not wait for the store with it
             return await self._open_session(log, agent, deps, scope, metadata, variables, on_change, reference)
+        except anyio.get_cancelled_exc_class():
+            session = self._sessions.get(own)
+            if session is not None and session is not known:  # nobody waits for it any more
+                with anyio.CancelScope(shield=True), suppress(SpineError):
+                    await session.close()
+            raise
         finally:
             del self._opening[own]
             opened.set()

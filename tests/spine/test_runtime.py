@@ -1,6 +1,7 @@
 """The runtime: opens by name, keeps what it opened, says what it has."""
 
 import gc
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,26 @@ async def test_a_store_that_nobody_opens_is_refused(url: str) -> None:
         return
     with pytest.raises(ConfigInvalid):
         Runtime.open(url, settings=ALONE)
+
+
+async def test_a_session_whose_opening_was_cancelled_is_free(tmp_path: Path) -> None:
+    """The claim of a thread that nobody waited for any more; the next runtime need not wait for the lease."""
+
+    class Slow(MemoryStore):
+        def claim(self, *arguments: Any, **named: Any) -> Any:
+            claimed = super().claim(*arguments, **named)
+            time.sleep(0.2)
+            return claimed
+
+    store, agent = Slow(), Agent("p:m")
+    async with opened(say("a"), store=store) as runtime:
+        await (await runtime.session("s", agent)).run("Go.")
+    store.waits = True
+    async with opened(store=store) as first, opened(say("b"), store=store) as second:
+        with anyio.move_on_after(0.02) as scope:
+            await first.session("s", agent)
+        assert scope.cancelled_caught
+        assert (await (await second.session("s", agent)).run("On.")).text == "b"
 
 
 def test_opening_a_runtime_opens_no_session_and_asks_no_model() -> None:
