@@ -329,11 +329,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"  not found: {what}")
     tried = sum(counts[kind] for kind in ("chain", "head", "export", "export cut", "file"))
     print(
-        f"damage: {count(tried)} changes to a log of {results[0]['events']} events tried, missed {counts['missed']} · "
+        f"damage: {count(tried)} changes to a log of {results[0]['events']} events tried, lost {counts['missed']} · "
         f"rows {count(counts['chain'])}, with a head {count(counts['head'])} "
         f"({count(counts['only with head'])} of them only so), "
         f"export bits {count(counts['export'])} and cuts {count(counts['export cut'])}, "
-        f"file {count(counts['file'])} ({count(counts['file idle'])} idle) · lost 0 · "
+        f"file {count(counts['file'])} ({count(counts['file idle'])} idle) · "
         f"{time.monotonic() - began:.0f} s · " + conditions(given.where, seed=given.seed)
     )
     return 1 if counts["missed"] else 0

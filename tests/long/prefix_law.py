@@ -107,7 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given.part is not None:
         be_process(given.part, given.stride)
         return 0
-    began, logs, prefixes, differences, wrong = time.monotonic(), 0, 0, 0, []
+    began, logs, prefixes, differences, lost, wrong = time.monotonic(), 0, 0, 0, 0, []
     size, start = 20, given.seed * 1_000_000
     while prefixes < given.count:
         part = f"{start}:{start + size}"
@@ -115,6 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
             prefixes += result["prefixes"]
             wrong += result["wrong"]
             differences += result["differs"]
+            lost += result["lost"]
         logs, start = logs + size, start + size
         size = min(400, size * 2)
     for line in wrong[:20]:
@@ -122,10 +123,10 @@ def main(arguments: list[str] | None = None) -> int:
     print(
         f"prefix-law: {count(prefixes)} prefixes of {count(logs)} logs in {len(PLACES)} places (hash seeds, locales, "
         f"time zones, asyncio and trio) x {len(PROJECTORS)} projectors · differences from a fold from nothing "
-        f"{len(wrong)}, between places {differences} · lost 0 · {time.monotonic() - began:.0f} s · "
+        f"{len(wrong)}, between places {differences} · lost {lost} · {time.monotonic() - began:.0f} s · "
         + conditions(seed=given.seed)
     )
-    return 1 if wrong or differences else 0
+    return 1 if wrong or differences or lost else 0
 
 
 def _everywhere(part: str, given: argparse.Namespace) -> list[dict[str, Any]]:
@@ -141,7 +142,11 @@ def _everywhere(part: str, given: argparse.Namespace) -> list[dict[str, Any]]:
             if process.returncode:
                 raise SystemExit(f"a process ended with {process.returncode}")
             results.append(json.loads(out))
-    return [{**result, "differs": result["digest"] != results[0]["digest"]} for result in results]
+    most = max(result["prefixes"] for result in results)
+    return [
+        {**result, "differs": result["digest"] != results[0]["digest"], "lost": most - result["prefixes"]}
+        for result in results
+    ]
 
 
 if __name__ == "__main__":

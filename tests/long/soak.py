@@ -2,8 +2,9 @@
 
 python soak.py [--count 5000] [--seconds 3600] [--where FOLDER] [--loop asyncio] [--seed 1]
 
-COUNT sessions lie in one SQLite file; turns run in random ones, a few hundred at a time, until the time is over. One
-that has had its turns gives way to a new one, so that all there is stays the same but for what would leak.
+COUNT sessions lie in one SQLite file; two hundred users take a random one that nobody else has, run a turn, and take
+the next, until the time is over. One that has had its turns gives way to a new one, so that all there is stays the same
+but for what would leak. At the end the turns that lie in some of the sessions are compared with those that ended.
 Hostile sessions have tools that raise, hang until they are cut, return what is no result or far too much, and a model
 that breaks the contract. Everybody else must complete every turn. Memory is sampled all the while; its slope is a
 least-squares line over the last 80 %. The loop's lag is how late a timer of 50 ms fires. Prints one line of figures.
@@ -28,10 +29,14 @@ from spine.llm.chunks import TextDelta
 from spine.testing.script import call, say
 from spine.testing.scripted import prepare
 from spine.tools import Tool, ToolDefinition
+from spine.values import SessionId
 
-TOGETHER = 200
+USERS = 200
 TURNS_EACH = 4
 SAMPLE_S = 1.0
+COMPARED = 500
+"""Sessions that are read again at the end."""
+ENDINGS = frozenset(("turn.completed", "turn.failed", "turn.cancelled"))
 HOSTILE = ("raises", "hangs", "huge", "nonsense", "liar")
 
 
@@ -94,6 +99,7 @@ async def soak(given: argparse.Namespace) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     ages: Counter[int] = Counter()
     memory: list[tuple[float, float]] = []
+    used: set[int] = set()
     lags: Counter[int] = Counter()  # by milliseconds: a list of them would be the growth that is looked for
     began = time.monotonic()
     end = began + given.seconds
@@ -102,17 +108,26 @@ async def soak(given: argparse.Namespace) -> dict[str, Any]:
     url = f"sqlite:{given.folder}/soak.db?durability=relaxed"
     async with Runtime.open(url, model=Model(rng), settings=settings) as runtime:
 
-        async def turn(number: int, limiter: anyio.CapacityLimiter) -> None:
+        async def turn(number: int) -> None:
             kind = HOSTILE[number // 100 % len(HOSTILE)] if number % 100 == 0 else "look"
-            async with limiter:
-                session = await runtime.session(f"s{number}-{ages[number] // TURNS_EACH}", agents[kind])
-                ages[number] += 1
-                ended = await session.run("Look.", check=False)
-                counts["turns"] += 1
-                if kind == "look" and ended.status != "completed":
-                    counts["wrong"] += 1
-                counts["hostile"] += kind != "look"
-                await session.close()
+            name = f"s{number}-{ages[number] // TURNS_EACH}"
+            session = await runtime.session(name, agents[kind])
+            ages[number] += 1
+            ended = await session.run("Look.", check=False)
+            counts["turns"] += 1
+            if kind == "look" and ended.status != "completed":
+                counts["wrong"] += 1
+            counts["hostile"] += kind != "look"
+            await session.close()
+
+        async def use() -> None:
+            await anyio.sleep(rng.random())  # they do not come all at once
+            while time.monotonic() < end:
+                number = rng.randrange(given.count)
+                if number not in used:
+                    used.add(number)
+                    await turn(number)
+                    used.discard(number)
 
         async def sample() -> None:
             while True:
@@ -124,12 +139,14 @@ async def soak(given: argparse.Namespace) -> dict[str, Any]:
 
         async with anyio.create_task_group() as group:
             group.start_soon(sample)
-            limiter = anyio.CapacityLimiter(TOGETHER)
-            while time.monotonic() < end:
-                async with anyio.create_task_group() as round_:
-                    for number in rng.sample(range(given.count), min(TOGETHER, given.count)):
-                        round_.start_soon(turn, number, limiter)
+            async with anyio.create_task_group() as users:
+                for _ in range(min(USERS, given.count)):
+                    users.start_soon(use)
             group.cancel_scope.cancel()
+        for number in rng.sample(sorted(ages), min(COMPARED, len(ages))):
+            name = f"s{number}-{(ages[number] - 1) // TURNS_EACH}"
+            kept = sum(row.type in ENDINGS for row in runtime.store.read(SessionId(name)))
+            counts["lost"] += (ages[number] - 1) % TURNS_EACH + 1 - kept
     return {"counts": counts, "memory": memory, "lags": sorted(lags.items()), "seconds": time.monotonic() - began}
 
 
@@ -166,11 +183,12 @@ def main(arguments: list[str] | None = None) -> int:
     counts, lags = found["counts"], found["lags"]
     print(
         f"soak: {count(given.count)} sessions, {count(counts['turns'])} turns ({count(counts['hostile'])} hostile) in "
-        f"{found['seconds']:.0f} s · wrong {counts['wrong']} · lost 0 · memory {found['memory'][-1][1]:.0f} MB, slope "
-        f"{slope_mb_per_minute(found['memory']):+.2f} MB/min · loop lag p99 {percentile(lags, 0.99)} ms, most "
-        f"{percentile(lags, 1)} ms · " + conditions(given.where, seed=given.seed, sync="relaxed", loop=given.loop)
+        f"{found['seconds']:.0f} s · wrong {counts['wrong']} · lost {counts['lost']} · "
+        f"memory {found['memory'][-1][1]:.0f} MB, slope {slope_mb_per_minute(found['memory']):+.2f} MB/min · "
+        f"loop lag p99 {percentile(lags, 0.99)} ms, most {percentile(lags, 1)} ms · "
+        + conditions(given.where, seed=given.seed, sync="relaxed", loop=given.loop)
     )
-    return 1 if counts["wrong"] else 0
+    return 1 if counts["wrong"] or counts["lost"] else 0
 
 
 if __name__ == "__main__":
