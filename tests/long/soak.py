@@ -2,9 +2,10 @@
 
 python soak.py [--count 5000] [--seconds 3600] [--where FOLDER] [--loop asyncio] [--seed 1]
 
-COUNT sessions lie in one SQLite file; two hundred users take a random one that nobody else has, run a turn, and take
-the next, until the time is over. One that has had its turns gives way to a new one, so that all there is stays the same
-but for what would leak. At the end the turns that lie in some of the sessions are compared with those that ended.
+COUNT sessions are open at once in one SQLite file, each with a user who runs one turn after the other until the time is
+over; mostly they wait for a slow provider. After some turns a session is closed and gives way to a new one, so that all
+there is stays the same but for what would leak. At the end the turns that lie in some of the sessions are compared with
+those that ended.
 Hostile sessions have tools that raise, hang until they are cut, return what is no result or far too much, and a model
 that breaks the contract. Everybody else must complete every turn. Memory is sampled all the while; its slope is a
 least-squares line over the last 80 %. The loop's lag is how late a timer of 50 ms fires. Prints one line of figures.
@@ -31,8 +32,9 @@ from spine.testing.scripted import prepare
 from spine.tools import Tool, ToolDefinition
 from spine.values import SessionId
 
-USERS = 200
-TURNS_EACH = 4
+TURNS_EACH = 2
+PROVIDER_S = 15.0
+"""How long an answer takes in the middle, in a run of at least twenty times as long."""
 SAMPLE_S = 1.0
 COMPARED = 500
 """Sessions that are read again at the end."""
@@ -71,15 +73,16 @@ class Model:
 
     protocol = "soak"
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, seconds: float) -> None:
         self._rng = rng
+        self._seconds = seconds
 
     def check(self, request: Any) -> None:
         """Takes anything."""
 
     async def stream(self, request: Any) -> Any:
         """One attempt; it takes its time, as a provider does."""
-        await anyio.sleep(self._rng.uniform(0.2, 1.0))
+        await anyio.sleep(self._rng.uniform(0.2, 1.8) * self._seconds)
         name = request.tools[0].name
         if name == "liar":
             yield TextDelta(index=0, text="never an end")
@@ -99,35 +102,29 @@ async def soak(given: argparse.Namespace) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     ages: Counter[int] = Counter()
     memory: list[tuple[float, float]] = []
-    used: set[int] = set()
     lags: Counter[int] = Counter()  # by milliseconds: a list of them would be the growth that is looked for
     began = time.monotonic()
-    end = began + given.seconds
+    end, provider_s = began + given.seconds, min(PROVIDER_S, given.seconds / 20)
     settings = Settings(installed_plugins=False)
     agents = {kind: Agent("soak:model", tools=[tool(kind)]) for kind in (*HOSTILE, "look")}
     url = f"sqlite:{given.folder}/soak.db?durability=relaxed"
-    async with Runtime.open(url, model=Model(rng), settings=settings) as runtime:
+    async with Runtime.open(url, model=Model(rng, provider_s), settings=settings) as runtime:
 
-        async def turn(number: int) -> None:
+        async def use(number: int) -> None:
             kind = HOSTILE[number // 100 % len(HOSTILE)] if number % 100 == 0 else "look"
-            name = f"s{number}-{ages[number] // TURNS_EACH}"
-            session = await runtime.session(name, agents[kind])
-            ages[number] += 1
-            ended = await session.run("Look.", check=False)
-            counts["turns"] += 1
-            if kind == "look" and ended.status != "completed":
-                counts["wrong"] += 1
-            counts["hostile"] += kind != "look"
-            await session.close()
-
-        async def use() -> None:
-            await anyio.sleep(rng.random())  # they do not come all at once
+            await anyio.sleep(rng.random() * provider_s)  # they do not come all at once
             while time.monotonic() < end:
-                number = rng.randrange(given.count)
-                if number not in used:
-                    used.add(number)
-                    await turn(number)
-                    used.discard(number)
+                session = await runtime.session(name_of(number), agents[kind])
+                ages[number] += 1
+                ended = await session.run("Look.", check=False)
+                counts["turns"] += 1
+                counts["wrong"] += kind == "look" and ended.status != "completed"
+                counts["hostile"] += kind != "look"
+                if ages[number] % TURNS_EACH == 0:
+                    await session.close()
+
+        def name_of(number: int) -> str:
+            return f"s{number}-{ages[number] // TURNS_EACH}"
 
         async def sample() -> None:
             while True:
@@ -140,13 +137,13 @@ async def soak(given: argparse.Namespace) -> dict[str, Any]:
         async with anyio.create_task_group() as group:
             group.start_soon(sample)
             async with anyio.create_task_group() as users:
-                for _ in range(min(USERS, given.count)):
-                    users.start_soon(use)
+                for number in range(given.count):
+                    users.start_soon(use, number)
             group.cancel_scope.cancel()
         for number in rng.sample(sorted(ages), min(COMPARED, len(ages))):
-            name = f"s{number}-{(ages[number] - 1) // TURNS_EACH}"
-            kept = sum(row.type in ENDINGS for row in runtime.store.read(SessionId(name)))
-            counts["lost"] += (ages[number] - 1) % TURNS_EACH + 1 - kept
+            ages[number] -= 1
+            kept = sum(row.type in ENDINGS for row in runtime.store.read(SessionId(name_of(number))))
+            counts["lost"] += ages[number] % TURNS_EACH + 1 - kept
     return {"counts": counts, "memory": memory, "lags": sorted(lags.items()), "seconds": time.monotonic() - began}
 
 
