@@ -37,9 +37,9 @@ from spine.store import (
     Claim,
     Content,
     InboxEntry,
-    KeepsSnapshots,
     Row,
     Snapshot,
+    keeps_snapshots,
 )
 from spine.stored import StoredLog
 from spine.values import Digest, SessionId
@@ -238,7 +238,7 @@ class SessionLog(LogReader):
     def _restore(self) -> int:
         """Take over a kept state, if there is one that fits; the seq up to which nothing need be folded."""
         store = self.store
-        kept = store.snapshot(self.session) if self._seq >= EVERY and isinstance(store, KeepsSnapshots) else None
+        kept = store.snapshot(self.session) if self._seq >= EVERY and keeps_snapshots(store) else None
         if kept is not None and self._hash_of(kept.seq) == kept.hash:
             state = read_snapshot(self.codec, kept.data)
             if state is not None:
@@ -249,7 +249,7 @@ class SessionLog(LogReader):
     def keep_snapshot(self) -> None:
         """Keep the folded state in the store, where that saves folding much again; between turns only."""
         store, is_due = self.store, self._committed - self._kept >= EVERY
-        if not is_due or self._rows or self.status.turn is not None or not isinstance(store, KeepsSnapshots):
+        if not is_due or self._rows or self.status.turn is not None or not keeps_snapshots(store):
             return
         state = (self.history_state, self.status, self.content_seqs)
         required = {(row.type, row.version) for row in self.rows() if row.required and row.origin is not None}

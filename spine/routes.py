@@ -13,7 +13,7 @@ import attrs
 from spine.errors import PluginFailed, RouteUnknown, SpineError
 from spine.frozen import frozen
 from spine.llm.catalogue import Catalogue, Prices, Provider, Traits
-from spine.llm.protocols import Adapter, AdapterFactory, ListsLosses, ProviderSettings, WireProtocol
+from spine.llm.protocols import Adapter, AdapterFactory, ProviderSettings, WireProtocol
 from spine.llm.request import ModelRequest, Route
 from spine.messages import Origin
 from spine.requests import Selection
@@ -39,7 +39,8 @@ class Target:
 
     def losses(self, request: ModelRequest) -> tuple[str, ...] | None:
         """What the target could not be told of a request that passed `check`; None when its adapter cannot tell."""
-        return self.adapter.losses(request) if isinstance(self.adapter, ListsLosses) else None
+        listed = getattr(self.adapter, "losses", None)  # looked up, so that an adapter may wrap one that lists them
+        return None if listed is None else listed(request)
 
 
 MAX_KNOWN = 1024

@@ -6,7 +6,7 @@ runs. The public contract suite (`spine.testing.StoreContract`) holds every impl
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeGuard
 
 from spine.frozen import frozen
 from spine.values import Digest, SessionId
@@ -23,6 +23,7 @@ __all__ = [
     "SessionInfo",
     "Snapshot",
     "Store",
+    "keeps_snapshots",
 ]
 
 MAX_EVENT_BYTES = 1024 * 1024
@@ -239,7 +240,6 @@ class Store(Protocol):
         """Let go of files and connections; idempotent."""
 
 
-@runtime_checkable
 class KeepsSnapshots(Protocol):
     """What a store may offer besides, so that long sessions open sooner; without it their logs are folded anew."""
 
@@ -251,6 +251,11 @@ class KeepsSnapshots(Protocol):
 
         It is forgotten when the log is cut or the session deleted, and all are when anything is erased.
         """
+
+
+def keeps_snapshots(store: object) -> TypeGuard[KeepsSnapshots]:
+    """Whether a store offers them; looked up, so that it may wrap one that does."""
+    return hasattr(store, "keep_snapshot")
 
 
 _DIGEST = re.compile(rb'"(1:[0-9a-f]{64})"')

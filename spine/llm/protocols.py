@@ -5,7 +5,7 @@ not HTTP (a scripted model, a recording, a model in the process) is an `Adapter`
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import attrs
 
@@ -91,7 +91,6 @@ class Adapter(Protocol):
         """Let go of connections; idempotent; called once by the runtime."""
 
 
-@runtime_checkable
 class ListsLosses(Protocol):
     """What an adapter may do besides: say before the request what its target could not be told."""
 

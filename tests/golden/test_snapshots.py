@@ -18,7 +18,7 @@ from spine.log import SessionLog
 from spine.projectors.model_history import HISTORY_RULES, HistoryState
 from spine.projectors.status import STATUS_RULES, SessionStatus
 from spine.snapshots import read_snapshot, write_snapshot
-from spine.store import KeepsSnapshots, Owner, Snapshot
+from spine.store import Owner, Snapshot, keeps_snapshots
 from spine.stored import StoredLog
 from spine.stores.memory import MemoryStore
 from spine.stores.sqlite import SqliteStore
@@ -155,7 +155,7 @@ def test_it_is_forgotten_with_what_is_erased_cut_or_deleted(tmp_path: Path) -> N
         )
     ):
         with closing(SqliteStore(tmp_path / f"{number}.db")) as store:
-            assert isinstance(store, KeepsSnapshots)
+            assert keeps_snapshots(store)
             log = writer(store)
             log.append(b"1", b"2")
             assert store.snapshot(FIRST) is None
@@ -183,7 +183,7 @@ def test_nothing_erased_stays_in_it(tmp_path: Path, often: None) -> None:
 
 
 def test_a_store_without_them_folds() -> None:
-    assert not isinstance(MemoryStore(), KeepsSnapshots)
+    assert not keeps_snapshots(MemoryStore())
 
 
 def test_a_session_closes_whether_its_state_could_be_kept_or_not(
